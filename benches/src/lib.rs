@@ -1,0 +1,1 @@
+//! Measures the relay: drain, steady rate, latency, idle.

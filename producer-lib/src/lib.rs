@@ -1,0 +1,1 @@
+//! Enqueue messages in the transaction that changes the domain.

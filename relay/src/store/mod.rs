@@ -1,0 +1,191 @@
+//! The port to a source's database: what the engine asks of a store, by intent. Each part lives on a
+//! connection of its own, so that a slow page never delays a mark and neither delays a renewal.
+//!
+//! Every statement is one autocommit transaction. A statement whose reply is lost ([`StoreError::lost_reply`])
+//! may or may not have taken effect; only marks and claims change anything, and both can be settled by
+//! reading the newest rows again.
+
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use fencepost_core::lane::{Generation, LaneId, LaneRow, Owner, Slots, Tag};
+use fencepost_core::page::{PageEnd, PagePlan};
+use fencepost_core::position::{Position, Sighting};
+
+use crate::message::MessageRef;
+
+/// Reads the log: ticks and pages.
+pub trait LogReader {
+    /// One cheap statement: a snapshot, and then the newest id given out.
+    fn sight(&mut self) -> impl Future<Output = Result<Sighting, StoreError>>;
+
+    /// Takes a transaction id and commits it.
+    fn burn(&mut self) -> impl Future<Output = Result<(), StoreError>>;
+
+    /// Reads one page of the given slots, by rising id, into `take`, which may break before any row.
+    fn read_page(
+        &mut self,
+        plan: &PagePlan,
+        slots: &[Slots],
+        take: &mut dyn FnMut(&MessageRef<'_>) -> ControlFlow<()>,
+    ) -> impl Future<Output = Result<PageEnd, StoreError>>;
+
+    /// Smallest id in the log with `after < id <= upto`, whatever its transaction or slot.
+    fn next_id(&mut self, after: i64, upto: i64) -> impl Future<Output = Result<Option<i64>, StoreError>>;
+}
+
+/// Writes marks: the fence and the compare-and-set in one statement.
+pub trait MarkWriter {
+    /// Writes one row per lane; each only where the lane's lease is `owner`'s under the row's generation
+    /// and unexpired, its row n-1 is the newest and has nothing open, and n is free. Returns the
+    /// lanes that were written. A lane that is missing from the reply was refused: read
+    /// [`Self::newest`] to learn why.
+    fn mark(&mut self, owner: &Owner, tag: Tag, rows: &[MarkRow]) -> impl Future<Output = Result<Vec<LaneId>, StoreError>>;
+
+    /// The newest batch row of each lane.
+    fn newest(&mut self, lanes: &[LaneId]) -> impl Future<Output = Result<Vec<BatchHead>, StoreError>>;
+}
+
+/// Takes, renews and gives back leases, and watches the other relays.
+pub trait LaneKeeper {
+    /// All lanes, and the relays whose heartbeat is not older than a lease (this one included, once it beat).
+    fn survey(&mut self) -> impl Future<Output = Result<Survey, StoreError>>;
+
+    /// Writes this relay's heartbeat.
+    fn beat(&mut self, owner: &Owner) -> impl Future<Output = Result<(), StoreError>>;
+
+    /// Takes a lane and writes its fence row, in one statement. `seen` is the pair that the caller's own
+    /// clock saw unchanged for a whole lease, if that is why it claims; else the lane must be
+    /// free or expired by the database's clock. `None`: somebody else was faster.
+    fn claim(
+        &mut self,
+        owner: &Owner,
+        lane: LaneId,
+        seen: Option<(Generation, i64)>,
+        lease: Duration,
+    ) -> impl Future<Output = Result<Option<BatchHead>, StoreError>>;
+
+    /// Extends unexpired leases of `owner` under these generations; returns those that were extended.
+    fn renew(
+        &mut self,
+        owner: &Owner,
+        lanes: &[(LaneId, Generation)],
+        lease: Duration,
+    ) -> impl Future<Output = Result<Vec<LaneId>, StoreError>>;
+
+    /// Gives unexpired leases of `owner` under these generations back; returns those that were.
+    fn release(
+        &mut self,
+        owner: &Owner,
+        lanes: &[(LaneId, Generation)],
+    ) -> impl Future<Output = Result<Vec<LaneId>, StoreError>>;
+
+    /// Removes this relay's heartbeat, so that the others share its lanes at once.
+    fn leave(&mut self, owner: &Owner) -> impl Future<Output = Result<(), StoreError>>;
+
+    /// Age of the oldest message that the newest positions do not cover, by lane, for lag metrics;
+    /// bounded cost whatever the backlog. Empty for a lane without backlog.
+    fn lag(&mut self) -> impl Future<Output = Result<Vec<LaneLag>, StoreError>>;
+
+    /// Deletes batch rows beyond the newest 10,000 of a lane and older than ten leases, at most `limit`.
+    fn prune(&mut self, lease: Duration, limit: i64) -> impl Future<Output = Result<u64, StoreError>>;
+}
+
+/// One source's three connections. Every connection passes the checks of its kind before it is given out.
+pub trait Store {
+    /// Reads.
+    type Reader: LogReader;
+    /// Marks.
+    type Marker: MarkWriter;
+    /// Leases.
+    type Keeper: LaneKeeper;
+
+    /// Connects for reading, after the full check of the source (identity, schema version, sequence,
+    /// grants, lanes and positions).
+    fn reader(&self) -> impl Future<Output = Result<Self::Reader, StoreError>>;
+    /// Connects for marking.
+    fn marker(&self) -> impl Future<Output = Result<Self::Marker, StoreError>>;
+    /// Connects for leases.
+    fn keeper(&self) -> impl Future<Output = Result<Self::Keeper, StoreError>>;
+}
+
+/// One row of a mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkRow {
+    /// Which lane.
+    pub lane: LaneId,
+    /// Its next number: the newest row that was loaded or written, plus one.
+    pub n: i64,
+    /// The generation under which the batch was published.
+    pub generation: Generation,
+    /// Where the lane stands now.
+    pub position: Position,
+    /// Messages that the row delivers; 0 for a row that only moves the position on.
+    pub messages: i64,
+    /// Their bytes.
+    pub bytes: i64,
+    /// From the first message's read to the last acknowledgement.
+    pub took: Duration,
+}
+
+/// The newest row of a lane's batch log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchHead {
+    /// Which lane.
+    pub lane: LaneId,
+    /// Its number.
+    pub n: i64,
+    /// Generation of its writer.
+    pub generation: Generation,
+    /// Tag of the statement that wrote it.
+    pub tag: Tag,
+    /// Where the lane stands.
+    pub position: Position,
+}
+
+/// What the lease table and the heartbeats show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// Every lane, by number.
+    pub lanes: Vec<LaneRow>,
+    /// Relays that are alive by the database's clock, by name.
+    pub relays: Vec<Owner>,
+}
+
+/// A lane's backlog.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneLag {
+    /// Which lane.
+    pub lane: LaneId,
+    /// Messages that wait, estimated from ids; an upper bound.
+    pub messages: i64,
+    /// Age of the oldest that waits.
+    pub oldest: Duration,
+}
+
+/// What a store could not do, and whether that says anything about its effect.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The connection is gone or the server is going away: connect again. The statement may have taken effect.
+    #[error("the connection to the database was lost: {0}")]
+    Lost(String),
+    /// The server refused or cancelled the statement (timeout, lock, read-only): it had no effect.
+    #[error("the database refused: {0}")]
+    Refused(String),
+    /// The source failed a check at connect; it stays unready until it is repaired.
+    #[error("{reason}; {repair}")]
+    Unfit {
+        /// What is wrong, in words.
+        reason: String,
+        /// What to run or to do.
+        repair: String,
+    },
+}
+
+impl StoreError {
+    /// Whether a statement that ended so may have taken effect.
+    pub fn lost_reply(&self) -> bool {
+        matches!(self, StoreError::Lost(_))
+    }
+}

@@ -1,0 +1,1 @@
+//! Judges from outside: what was committed against what the topic holds.

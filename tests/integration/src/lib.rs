@@ -1,0 +1,1 @@
+//! Tests against real PostgreSQL and real Kafka, with real processes.

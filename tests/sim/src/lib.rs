@@ -1,0 +1,1 @@
+//! A fake store and Kafka around the real step function: seeded simulation and model checking.
