@@ -55,7 +55,7 @@ impl fmt::Debug for Tag {
 pub type Slots = RangeInclusive<u8>;
 
 /// A lane as the database's table shows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LaneRow {
     /// Which.
     pub lane: LaneId,
@@ -94,4 +94,13 @@ impl LeaseTerms {
     pub fn silence(&self) -> Duration {
         self.lease + self.margin
     }
+}
+
+/// What the lease table and the heartbeats show.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Survey {
+    /// Every lane, by number.
+    pub lanes: Vec<LaneRow>,
+    /// Relays that are alive by the database's clock, by name.
+    pub relays: Vec<Owner>,
 }

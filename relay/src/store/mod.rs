@@ -9,9 +9,11 @@ use std::future::Future;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use fencepost_core::lane::{Generation, LaneId, LaneRow, Owner, Slots, Tag};
+pub use fencepost_core::batch::{BatchHead, MarkRow};
+pub use fencepost_core::lane::Survey;
+use fencepost_core::lane::{Generation, LaneId, Owner, Slots, Tag};
 use fencepost_core::page::{PageEnd, PagePlan};
-use fencepost_core::position::{Position, Sighting};
+use fencepost_core::position::Sighting;
 
 use crate::message::MessageRef;
 
@@ -108,49 +110,6 @@ pub trait Store {
     fn marker(&self) -> impl Future<Output = Result<Self::Marker, StoreError>>;
     /// Connects for leases.
     fn keeper(&self) -> impl Future<Output = Result<Self::Keeper, StoreError>>;
-}
-
-/// One row of a mark.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MarkRow {
-    /// Which lane.
-    pub lane: LaneId,
-    /// Its next number: the newest row that was loaded or written, plus one.
-    pub n: i64,
-    /// The generation under which the batch was published.
-    pub generation: Generation,
-    /// Where the lane stands now.
-    pub position: Position,
-    /// Messages that the row delivers; 0 for a row that only moves the position on.
-    pub messages: i64,
-    /// Their bytes.
-    pub bytes: i64,
-    /// From the first message's read to the last acknowledgement.
-    pub took: Duration,
-}
-
-/// The newest row of a lane's batch log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BatchHead {
-    /// Which lane.
-    pub lane: LaneId,
-    /// Its number.
-    pub n: i64,
-    /// Generation of its writer.
-    pub generation: Generation,
-    /// Tag of the statement that wrote it.
-    pub tag: Tag,
-    /// Where the lane stands.
-    pub position: Position,
-}
-
-/// What the lease table and the heartbeats show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Survey {
-    /// Every lane, by number.
-    pub lanes: Vec<LaneRow>,
-    /// Relays that are alive by the database's clock, by name.
-    pub relays: Vec<Owner>,
 }
 
 /// A lane's backlog.
