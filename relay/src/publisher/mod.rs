@@ -76,8 +76,9 @@ pub trait Publisher {
     /// Waits until the client has room again, or something settled.
     fn room(&self) -> impl Future<Output = ()>;
 
-    /// Takes records again after failures that did no harm to the producer.
-    fn resume(&self);
+    /// Takes records again after failures that did no harm to the producer. `false`: it was purged or
+    /// is broken, and only [`Self::rebuild`] helps.
+    fn resume(&self) -> bool;
 
     /// Drops what is queued and in flight; each such record gets its outcome. Then [`Refused::Halted`].
     fn purge(&self);
