@@ -10,4 +10,5 @@ pub mod lane;
 pub mod limits;
 pub mod page;
 pub mod position;
+pub mod schema;
 
