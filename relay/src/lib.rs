@@ -1,6 +1,7 @@
 //! The relay: leases lanes of an outbox, publishes their messages to Kafka, marks delivery under
 //! compare-and-set. `docs/ARCHITECTURE.md` shows how the parts hang together.
 
+pub mod failpoint;
 pub mod message;
 pub mod publisher;
 pub mod store;

@@ -1,0 +1,4 @@
+//! The integration tests, one binary: a topic per file. `architecture::no_test_file_is_forgotten` fails
+//! when a file of this folder is missing below.
+
+mod harness;
