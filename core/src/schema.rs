@@ -78,7 +78,9 @@ impl fmt::Display for SchemaNameError {
         f.write_str(match self {
             SchemaNameError::Empty => "the schema name is empty; give 1 to 63 bytes",
             SchemaNameError::TooLong => "the schema name is longer than 63 bytes, where PostgreSQL cuts it; shorten it",
-            SchemaNameError::SystemPrefix => "the schema name begins with pg_, which PostgreSQL keeps for itself; choose another",
+            SchemaNameError::SystemPrefix => {
+                "the schema name begins with pg_, which PostgreSQL keeps for itself; choose another"
+            }
             SchemaNameError::Character => {
                 "the schema name holds a control character, a single quote, a backslash or a dollar sign; leave it out"
             }

@@ -17,6 +17,8 @@ use fencepost_core::position::Sighting;
 
 use crate::message::MessageRef;
 
+pub mod postgres;
+
 /// Reads the log: ticks and pages.
 pub trait LogReader {
     /// One cheap statement: a snapshot, and then the newest id given out.
@@ -51,8 +53,8 @@ pub trait MarkWriter {
 
 /// Takes, renews and gives back leases, and watches the other relays.
 pub trait LaneKeeper {
-    /// All lanes, and the relays whose heartbeat is not older than a lease (this one included, once it beat).
-    fn survey(&mut self) -> impl Future<Output = Result<Survey, StoreError>>;
+    /// All lanes, and the relays whose heartbeat is not older than `lease` (this one included, once it beat).
+    fn survey(&mut self, lease: Duration) -> impl Future<Output = Result<Survey, StoreError>>;
 
     /// Writes this relay's heartbeat.
     fn beat(&mut self, owner: &Owner) -> impl Future<Output = Result<(), StoreError>>;
