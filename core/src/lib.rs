@@ -11,4 +11,5 @@ pub mod limits;
 pub mod page;
 pub mod position;
 pub mod schema;
-
+pub mod share;
+pub mod worker;

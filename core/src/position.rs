@@ -45,6 +45,13 @@ impl Snapshot {
         &self.xip
     }
 
+    /// Whether `later` sees everything that `self` sees. Two snapshots of one server are always in such an
+    /// order, one way or the other.
+    pub fn precedes(&self, later: &Snapshot) -> bool {
+        let ran_here = |xid: &u64| *xid >= self.xmax || !self.sees(*xid);
+        self.xmax <= later.xmax && later.xip.iter().all(ran_here)
+    }
+
     /// Ids that ran at `self` and have ended by `later`: their rows may lie below the range that a
     /// window scans.
     pub fn ended_by<'a>(&'a self, later: &'a Snapshot) -> impl Iterator<Item = u64> + 'a {
@@ -92,11 +99,8 @@ impl FromStr for Snapshot {
         let mut parts = text.splitn(3, ':');
         let mut part = || parts.next().ok_or(ParseSnapshotError);
         let (xmin, xmax, list) = (number(part()?)?, number(part()?)?, part()?);
-        let xip = if list.is_empty() {
-            Vec::new()
-        } else {
-            list.split(',').map(number).collect::<Result<Vec<_>, _>>()?
-        };
+        let xip =
+            if list.is_empty() { Vec::new() } else { list.split(',').map(number).collect::<Result<Vec<_>, _>>()? };
         let inside = xip.iter().all(|x| (xmin..xmax).contains(x));
         if xmin > xmax || !inside || !xip.is_sorted_by(|a, b| a < b) {
             return Err(ParseSnapshotError);
@@ -190,8 +194,7 @@ impl Position {
     /// `seq0`, or its transaction is one of `xip` that has ended.
     pub fn is_behind(&self, sighting: &Sighting) -> bool {
         self.lo.snapshot != sighting.snapshot
-            && (sighting.last_id > self.lo.seq0
-                || self.lo.snapshot.ended_by(&sighting.snapshot).next().is_some())
+            && (sighting.last_id > self.lo.seq0 || self.lo.snapshot.ended_by(&sighting.snapshot).next().is_some())
     }
 }
 
@@ -224,6 +227,14 @@ mod tests {
     fn stragglers_are_those_that_ended_between() {
         let ended: Vec<u64> = snapshot("10:20:10,12,15").ended_by(&snapshot("12:22:12,21")).collect();
         assert_eq!(ended, [10, 15]);
+    }
+
+    #[test]
+    fn a_later_snapshot_sees_all_that_an_earlier_one_sees() {
+        let order = |a: &str, b: &str| snapshot(a).precedes(&snapshot(b));
+        assert!(order("10:20:12,15", "12:22:12,21") && !order("12:22:12,21", "10:20:12,15"));
+        assert!(order("10:20:12", "10:20:12"));
+        assert!(!order("10:20:", "10:25:12"), "12 had ended");
     }
 
     #[test]

@@ -1,0 +1,1 @@
+//! Single steps of the worker that are easy to get wrong.
