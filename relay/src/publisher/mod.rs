@@ -4,6 +4,8 @@
 //! seals it with how many it sent, and gets [`Event::Settled`] once every outcome is known. A slot is
 //! reused only after that.
 
+pub mod kafka;
+
 use std::future::Future;
 
 use fencepost_core::failure::{Class, Outcome};
