@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
 
-use crate::{env, random};
+use crate::{env, random, template};
 
 /// A database of one test. Dropping it drops the database, unless the test's thread is panicking.
 pub struct TestDatabase {
@@ -14,24 +14,53 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
+    /// A fresh database on the shared server with all migrations applied, under the default schema and without the
+    /// roles step; its name is `name_hint` with a random suffix.
+    ///
+    /// # Panics
+    /// When the server can't be reached or refuses.
+    pub async fn create(name_hint: &str) -> Self {
+        Self::create_on(&env::postgres(), name_hint).await
+    }
+
+    /// As [`Self::create`], on the server behind `server_url` (a superuser's URL).
+    ///
+    /// # Panics
+    /// When the server can't be reached or refuses.
+    pub async fn create_on(server_url: &str, name_hint: &str) -> Self {
+        let (database, mut admin) = Self::prepare(server_url, name_hint).await;
+        template::copy(&database.server, &mut admin, &database.name).await;
+        database
+    }
+
     /// A fresh, empty database on the shared server; its name is `name_hint` with a random suffix.
     ///
     /// # Panics
     /// When the server can't be reached or refuses.
     pub async fn plain(name_hint: &str) -> Self {
-        Self::on(&env::postgres(), name_hint).await
+        Self::plain_on(&env::postgres(), name_hint).await
     }
 
-    /// A fresh, empty database on the server behind `server_url` (a superuser's URL).
+    /// As [`Self::plain`], on the server behind `server_url` (a superuser's URL).
     ///
     /// # Panics
     /// When the server can't be reached or refuses.
-    pub async fn on(server_url: &str, name_hint: &str) -> Self {
+    pub async fn plain_on(server_url: &str, name_hint: &str) -> Self {
+        let (database, mut admin) = Self::prepare(server_url, name_hint).await;
+        execute(&mut admin, format!("CREATE DATABASE {}", database.name)).await;
+        database
+    }
+
+    async fn prepare(server_url: &str, name_hint: &str) -> (Self, PgConnection) {
         let server = ServerUrl::parse(server_url);
         let name = format!("test_{}_{}", clean(name_hint), random::suffix());
-        let mut admin = server.connect().await;
-        execute(&mut admin, format!("CREATE DATABASE {name}")).await;
-        TestDatabase { name, server }
+        let admin = server.connect().await;
+        (TestDatabase { name, server }, admin)
+    }
+
+    /// Address of its server, `host:port`: what a proxy forwards to.
+    pub fn server_address(&self) -> &str {
+        &self.server.address
     }
 
     /// The database's name.
@@ -124,7 +153,7 @@ pub async fn execute(connection: &mut PgConnection, sql: impl Into<String>) {
 
 /// The parts of a server's URL that the harness replaces.
 #[derive(Clone)]
-struct ServerUrl {
+pub(crate) struct ServerUrl {
     login: String,
     address: String,
     database: String,
@@ -144,7 +173,7 @@ impl ServerUrl {
         Some(ServerUrl { login: login.into(), address: address.into(), database: database.into(), parameters })
     }
 
-    fn url(&self, role: Option<&str>, database: &str, address: Option<&str>) -> String {
+    pub(crate) fn url(&self, role: Option<&str>, database: &str, address: Option<&str>) -> String {
         let (login, address) = (role.unwrap_or(&self.login), address.unwrap_or(&self.address));
         format!("postgres://{login}@{address}/{database}{}", self.parameters)
     }

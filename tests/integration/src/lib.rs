@@ -5,10 +5,13 @@
 //! its name printed. Tests never sleep to wait for something: they poll a condition with a deadline, and
 //! [`wait`] is the one place that does it. The tests themselves are one binary, `tests/it/main.rs`.
 
+mod acl;
 pub mod database;
 pub mod env;
 pub mod kafka;
 pub mod process;
 pub mod proxy;
 pub mod random;
+pub mod servers;
+mod template;
 pub mod wait;

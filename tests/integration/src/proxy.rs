@@ -3,7 +3,7 @@
 //!
 //! A cut "after exactly N bytes" is how tests break a connection at every point of a statement and lose
 //! its reply. Kafka's clients follow the address that a broker advertises, so a broker behind a proxy has
-//! to advertise the proxy.
+//! to advertise the proxy ([`crate::servers::PrivateKafka::behind_proxy`]).
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};

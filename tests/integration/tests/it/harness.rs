@@ -47,6 +47,20 @@ async fn a_database_is_kept_when_its_test_fails() {
     execute(&mut connect(&env::postgres()).await, format!("DROP DATABASE {name}")).await;
 }
 
+#[tokio::test]
+async fn migrated_databases_are_copies_with_origins_of_their_own() {
+    let mut origins = Vec::new();
+    for _ in 0..2 {
+        let database = TestDatabase::create("harness copy").await;
+        let origin =
+            r#"SELECT source_id, (canary::text::bigint & 4294967295) = xmin::text::bigint FROM "fencepost".origin"#;
+        let origin: (uuid::Uuid, bool) = sqlx::query_as(origin).fetch_one(&mut database.connect().await).await.unwrap();
+        assert!(origin.1, "the canary tells that the row was written here");
+        origins.push(origin.0);
+    }
+    assert_ne!(origins[0], origins[1]);
+}
+
 fn send(topic: &TestTopic, records: i32) {
     let producer: ThreadedProducer<_> = Kafka::shared().client_config().create().unwrap();
     for n in 0..records {
@@ -174,9 +188,7 @@ async fn the_proxy_holds_loses_refuses_and_cuts() {
 #[tokio::test]
 async fn a_database_is_reached_through_the_proxy_until_it_is_cut() {
     let database = TestDatabase::plain("harness proxy").await;
-    let server = env::postgres();
-    let target = server.split(['@', '/']).find(|part| part.contains(':') && !part.starts_with("postgres")).unwrap();
-    let proxy = Proxy::to(target).await;
+    let proxy = Proxy::to(database.server_address()).await;
     let mut connection = connect(&database.url_at(&proxy.address())).await;
     execute(&mut connection, "SELECT 1").await;
     proxy.cut_all();

@@ -2,3 +2,4 @@
 //! when a file of this folder is missing below.
 
 mod harness;
+mod harness_servers;

@@ -1,0 +1,32 @@
+# Shared by the scripts in this folder (sourced by bash): messages, needs, free ports.
+
+say() { echo "$(basename "$0"): $*" >&2; }
+die() { say "$*"; exit 1; }
+
+# apt_install PACKAGE...: as root on a machine with apt, else false.
+apt_install() {
+  [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return 1
+  say "installing $*"
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >&2 && return
+  apt-get update -qq >&2 && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$@" >&2
+}
+
+# need WHAT PACKAGE... -- TEST...: makes TEST succeed, or dies with one line that names what is missing.
+need() {
+  local what=$1 packages=(); shift
+  while [[ $1 != -- ]]; do packages+=("$1"); shift; done
+  shift
+  "$@" >/dev/null 2>&1 && return
+  apt_install "${packages[@]}" && "$@" >/dev/null 2>&1 && return
+  die "needs $what: install it (Debian: apt-get install ${packages[*]})"
+}
+
+# A port on loopback where nobody listens, below the range of outgoing connections.
+free_port() {
+  local port
+  for _ in {1..1000}; do
+    port=$((12000 + RANDOM % 20000))
+    (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
+  done
+  die "no free port between 12000 and 32000 on loopback: stop what listens there"
+}
