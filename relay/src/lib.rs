@@ -1,7 +1,12 @@
 //! The relay: leases lanes of an outbox, publishes their messages to Kafka, marks delivery under
 //! compare-and-set. `docs/ARCHITECTURE.md` shows how the parts hang together.
 
+pub mod clock;
+pub mod config;
+pub mod engine;
 pub mod failpoint;
 pub mod message;
 pub mod publisher;
+pub mod random;
 pub mod store;
+pub mod telemetry;

@@ -154,6 +154,7 @@ impl Worker {
             Input::Released(lanes) => self.released(&lanes, now),
             Input::Left => self.draining = Drain::Finished,
             Input::KeeperFailed => self.keeper_failed(now),
+            Input::Broken => self.recovery.get_or_insert_default().rebuild = true,
             Input::Rebuilt => self.rebuilt(),
             Input::RebuildFailed => self.rebuild_failed(now),
             Input::Drain => self.draining = self.draining.max(Drain::Finishing),

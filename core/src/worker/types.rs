@@ -95,6 +95,8 @@ pub enum Input {
     Left,
     /// The outstanding statement of the keeper failed or its reply was lost.
     KeeperFailed,
+    /// The answer to [`Action::Resume`] was no: only a rebuild helps.
+    Broken,
     /// Reply to [`Action::Rebuild`].
     Rebuilt,
     /// [`Action::Rebuild`] failed.
