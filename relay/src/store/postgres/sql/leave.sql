@@ -1,0 +1,2 @@
+-- Removes this relay's heartbeat.
+DELETE FROM "fencepost".relays WHERE owner = $1
