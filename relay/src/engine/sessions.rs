@@ -37,7 +37,6 @@ pub(super) struct Sessions<S, P> {
     pub(super) store: Rc<S>,
     pub(super) publisher: Rc<P>,
     pub(super) owner: Owner,
-    pub(super) source_id: Rc<str>,
     pub(super) page_bytes: u64,
     pub(super) clock: Clock,
     pub(super) told: UnboundedSender<Happened>,
@@ -58,7 +57,7 @@ impl<S: Store, P: Publisher> Sessions<S, P> {
         let mut random = Random::default();
         let mut pair = 0;
         loop {
-            let (mut reader, mut marker) = match self.connect().await {
+            let (mut reader, mut marker, source_id) = match self.connect().await {
                 Ok(sessions) => sessions,
                 Err(error) => {
                     self.trouble("session", error);
@@ -71,7 +70,7 @@ impl<S: Store, P: Publisher> Sessions<S, P> {
             self.tell(Input::Connected);
             let paging = RefCell::new(None);
             let error = tokio::select! {
-                error = self.serve_reads(&mut reader, pair, &mut reads, &paging) => error,
+                error = self.serve_reads(&mut reader, &source_id, pair, &mut reads, &paging) => error,
                 error = self.serve_writes(&mut marker, pair, &mut writes) => error,
             };
             if let Some(paging) = paging.into_inner() {
@@ -83,14 +82,17 @@ impl<S: Store, P: Publisher> Sessions<S, P> {
         }
     }
 
-    async fn connect(&self) -> Result<(S::Reader, S::Marker), StoreError> {
-        Ok((self.store.reader().await?, self.store.marker().await?))
+    async fn connect(&self) -> Result<(S::Reader, S::Marker, String), StoreError> {
+        let mut reader = self.store.reader().await?;
+        let source_id = reader.source_id().await?.to_string();
+        Ok((reader, self.store.marker().await?, source_id))
     }
 
     /// Ends with the error that lost the session, or `None` when the loop is gone.
     async fn serve_reads(
         &self,
         reader: &mut S::Reader,
+        source_id: &str,
         pair: u64,
         commands: &mut UnboundedReceiver<Numbered<Read>>,
         paging: &RefCell<Option<Paging>>,
@@ -106,7 +108,10 @@ impl<S: Store, P: Publisher> Sessions<S, P> {
                     self.tell(Input::Sighted(sighting));
                 }),
                 Read::Burn => reader.burn().await.map(|()| self.tell(Input::Burnt)),
-                Read::Page(request) => self.read_page(reader, request, paging).await,
+                Read::Page(request) => {
+                    *paging.borrow_mut() = Some(Paging::new(request, source_id, self.page_bytes));
+                    self.read_page(reader, paging).await
+                }
             };
             match done {
                 Ok(()) => {}
@@ -123,10 +128,8 @@ impl<S: Store, P: Publisher> Sessions<S, P> {
     async fn read_page(
         &self,
         reader: &mut S::Reader,
-        request: PageRequest,
         paging: &RefCell<Option<Paging>>,
     ) -> Result<(), StoreError> {
-        *paging.borrow_mut() = Some(Paging::new(request, &self.source_id, self.page_bytes));
         let mut current = paging.borrow_mut();
         let Some(page) = current.as_mut() else { return Ok(()) };
         let result = page.run(reader, &*self.publisher, self.clock).await;

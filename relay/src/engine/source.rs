@@ -33,8 +33,6 @@ pub struct Settings {
     pub terms: Terms,
     /// Random start of the worker's statement tags.
     pub tags: u64,
-    /// The outbox's UUID, for the fence header.
-    pub source_id: Rc<str>,
     /// Bounds of the waits between tries of a connection.
     pub backoff: (Duration, Duration),
 }
@@ -90,7 +88,6 @@ impl<P: Publisher + 'static> Source<P> {
             store: Rc::clone(&store),
             publisher: Rc::clone(&publisher),
             owner: settings.owner.clone(),
-            source_id: Rc::clone(&settings.source_id),
             page_bytes: settings.terms.page_bytes,
             clock,
             told: told.clone(),

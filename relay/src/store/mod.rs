@@ -15,12 +15,17 @@ use fencepost_core::lane::{Generation, LaneId, Owner, Slots, Tag};
 use fencepost_core::page::{PageEnd, PagePlan};
 use fencepost_core::position::Sighting;
 
+use uuid::Uuid;
+
 use crate::message::MessageRef;
 
 pub mod postgres;
 
 /// Reads the log: ticks and pages.
 pub trait LogReader {
+    /// The outbox's own UUID: the first part of the fence header.
+    fn source_id(&mut self) -> impl Future<Output = Result<Uuid, StoreError>>;
+
     /// One cheap statement: a snapshot, and then the newest id given out.
     fn sight(&mut self) -> impl Future<Output = Result<Sighting, StoreError>>;
 

@@ -13,6 +13,7 @@ use fencepost_core::position::Sighting;
 use futures_util::TryStreamExt;
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::{Arguments, Either, Executor};
+use uuid::Uuid;
 
 use super::Target;
 use super::check::sequence_changed;
@@ -102,6 +103,13 @@ impl PostgresReader {
 }
 
 impl LogReader for PostgresReader {
+    async fn source_id(&mut self) -> Result<Uuid, StoreError> {
+        let sql = Sql::new(self.target.schema(), include_str!("sql/source_id.sql"));
+        let sql = sql.get();
+        let session = self.session().await?;
+        session.call(async |connection| sqlx::query_scalar(sql).fetch_one(connection).await).await
+    }
+
     async fn sight(&mut self) -> Result<Sighting, StoreError> {
         let (sql, pid) = (self.sql.sight.get(), self.me.pid);
         let session = self.session().await?;
