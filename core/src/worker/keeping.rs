@@ -40,10 +40,12 @@ impl Keeping {
         Keeping { busy: None, next_renew: start, next_survey: start, wanted: VecDeque::new() }
     }
 
-    pub(super) fn next_wake(&self) -> Moment {
+    /// Without sessions nothing can be claimed, and nobody needs a survey.
+    pub(super) fn next_wake(&self, surveys: bool) -> Moment {
         match self.busy {
             Some(_) => Moment::MAX,
-            None => self.next_renew.min(self.next_survey),
+            None if surveys => self.next_renew.min(self.next_survey),
+            None => self.next_renew,
         }
     }
 }
@@ -65,7 +67,7 @@ impl Worker {
             (Op::Leave, Action::Leave)
         } else if let Some((lane, seen)) = self.next_claim() {
             (Op::Claim(lane), Action::Claim { lane, seen })
-        } else if now >= self.keeping.next_survey {
+        } else if self.sessions == Sessions::Up && now >= self.keeping.next_survey {
             (Op::Survey, Action::Survey)
         } else {
             return;

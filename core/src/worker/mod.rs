@@ -193,7 +193,8 @@ impl Worker {
 
     /// When to step with [`Input::Timer`] if nothing else happens before.
     pub fn next_wake(&self, now: Moment) -> Moment {
-        let mut wake = self.keeping.next_wake();
+        let surveys = self.sessions == Sessions::Up && self.draining == Drain::No;
+        let mut wake = self.keeping.next_wake(surveys);
         wake = wake.min(self.read_wake(now)).min(self.mark_wake());
         for held in self.lanes.values() {
             wake = wake.min(held.trusted_until);

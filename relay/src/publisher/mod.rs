@@ -5,6 +5,7 @@
 //! reused only after that.
 
 pub mod kafka;
+pub mod null;
 
 use std::future::Future;
 
@@ -53,7 +54,7 @@ pub trait Publisher {
     /// Number of page slots.
     fn slots(&self) -> usize;
 
-    /// Starts a page in a slot whose former page has settled.
+    /// Starts a page in a slot whose former page has settled, or was opened and given up without a row.
     fn open(&self, slot: PageSlot);
 
     /// Hands one record over. `fence` is the value of the fence header of the row's lane.

@@ -45,10 +45,11 @@ impl Slots {
         self.0.first().is_some_and(|slot| (row as usize) < slot.outcomes.len())
     }
 
-    /// Starts a page. The former one has settled: nobody else touches the slot now.
+    /// Starts a page. The former one has settled, or had no rows: nobody else touches the slot now.
     pub(super) fn open(&self, slot: usize) {
         let slot = &self.0[slot];
-        debug_assert_eq!(slot.left.load(Ordering::Relaxed), 0, "a slot is opened again only after it settled");
+        let left = slot.left.load(Ordering::Relaxed);
+        debug_assert!(left == 0 || left == BIAS, "a slot is opened again only after it settled");
         for outcome in &slot.outcomes[..slot.sent.load(Ordering::Relaxed) as usize] {
             outcome.store(PENDING, Ordering::Relaxed);
         }
