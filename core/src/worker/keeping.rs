@@ -128,9 +128,10 @@ impl Worker {
         self.keeping.next_survey = now + self.terms.survey_every;
         for row in &survey.lanes {
             let pair = (row.generation, row.expires_at_us);
-            let fresh = Watched { slots: row.slots.clone(), pair, since: sent };
+            let owned = row.owner.is_some();
+            let fresh = Watched { slots: row.slots.clone(), pair, owned, since: sent };
             let watched = self.watched.entry(row.lane).or_insert_with(|| fresh.clone());
-            if (watched.pair, &watched.slots) != (pair, &row.slots) {
+            if (watched.pair, watched.owned, &watched.slots) != (pair, owned, &row.slots) {
                 *watched = fresh;
             }
         }
@@ -172,7 +173,7 @@ impl Worker {
         if !welcome || now >= until || head.lane != lane {
             return;
         }
-        out.push(Action::Note(Note::Claimed { lane, generation: head.generation }));
+        out.push(Action::Note(Note::Claimed { lane, generation: head.generation, takeover: watched.owned }));
         self.lanes.insert(lane, Held::new(watched.slots.clone(), &head, until));
         self.sight_pause = self.terms.sight_busy;
         self.next_sight = now;

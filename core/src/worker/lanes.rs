@@ -127,5 +127,7 @@ impl Held {
 pub(super) struct Watched {
     pub(super) slots: Slots,
     pub(super) pair: (Generation, Option<i64>),
+    /// Somebody had it and did not give it back.
+    pub(super) owned: bool,
     pub(super) since: Moment,
 }

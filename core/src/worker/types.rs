@@ -232,12 +232,14 @@ pub struct RowFailure {
 /// Something that the operator may want to know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Note {
-    /// A lane was taken; `takeover` if its lease had an owner.
+    /// A lane was taken.
     Claimed {
         /// Which.
         lane: LaneId,
         /// The new one.
         generation: Generation,
+        /// Its former owner had not given it back.
+        takeover: bool,
     },
     /// A lane was lost; everything about it was dropped.
     LeaseLost {
@@ -294,6 +296,10 @@ pub enum LossReason {
 }
 
 impl LossReason {
+    /// Every reason, for metrics that must exist before the first loss.
+    pub const ALL: [LossReason; 4] =
+        [LossReason::TrustEnded, LossReason::MarkRejected, LossReason::RenewalRejected, LossReason::Superseded];
+
     /// Label value in metrics. Stable.
     pub const fn name(self) -> &'static str {
         match self {

@@ -125,6 +125,9 @@ impl<P: Publisher + 'static> Source<P> {
     }
 
     fn stop(&mut self, stop: Stop) {
+        if stop != Stop::No {
+            self.observer.stopping();
+        }
         match stop {
             Stop::No => {}
             Stop::Drain => self.step(Input::Drain),
@@ -150,7 +153,7 @@ impl<P: Publisher + 'static> Source<P> {
     fn page_read(&mut self, slot: PageSlot, mut page: Taken) {
         let Some(report) = page.report.take() else { return };
         let sent = report.sent;
-        self.observer.page_sent(&report);
+        self.observer.page_sent(slot, &report);
         self.slots[slot] = Some(page);
         self.step(Input::PageRead(report));
         if sent > 0 {
@@ -163,7 +166,7 @@ impl<P: Publisher + 'static> Source<P> {
             Event::Settled(slot) => {
                 let Some(page) = self.slots[slot].take() else { return };
                 let outcomes = self.publisher.failures(slot);
-                self.observer.page_settled(&page, outcomes.as_deref());
+                self.observer.page_settled(slot, &page, outcomes.as_deref(), self.clock.now());
                 failpoint::hit(failpoint::AFTER_ACK);
                 self.step(Input::Settled(page.settle(slot, outcomes)));
             }
@@ -197,7 +200,10 @@ impl<P: Publisher + 'static> Source<P> {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Sight => self.read(Read::Sight),
+            Action::Sight => {
+                self.observer.sighting();
+                self.read(Read::Sight);
+            }
             Action::Burn => {
                 self.observer.burning();
                 self.read(Read::Burn);
@@ -217,7 +223,7 @@ impl<P: Publisher + 'static> Source<P> {
                     self.step(Input::Broken);
                 }
             }
-            Action::Note(note) => self.observer.note(&note),
+            Action::Note(note) => self.observer.note(&note, self.clock.now()),
             Action::Finished => self.finished = true,
         }
     }
