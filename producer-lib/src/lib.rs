@@ -1,1 +1,36 @@
-//! Enqueue messages in the transaction that changes the domain.
+//! Enqueue messages in the transaction that changes the domain: both commit, or neither does. A relay
+//! publishes what was committed, in order per key.
+//!
+//! ```no_run
+//! use fencepost_producer::{Message, Outbox};
+//! use sqlx::PgPool;
+//!
+//! async fn place_order(pool: &PgPool, outbox: &Outbox, order: &str) -> Result<(), Box<dyn std::error::Error>> {
+//!     let mut tx = pool.begin().await?;
+//!     // lock the aggregate first: order per key is the order of these locks
+//!     sqlx::query("INSERT INTO orders (number) VALUES ($1)").bind(order).execute(&mut *tx).await?;
+//!     let message = Message::builder("orders", "order.placed", format!("{{\"order\":\"{order}\"}}"))
+//!         .key(order)
+//!         .content_type("application/json")
+//!         .build()?;
+//!     outbox.enqueue(&mut tx, &message).await?;
+//!     tx.commit().await?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The library never opens, commits or rolls back a transaction and takes no connection of its own. Validation runs
+//! before any SQL, so a refused message leaves the transaction usable.
+
+mod array;
+mod error;
+mod event;
+mod message;
+mod outbox;
+
+pub use error::{EnqueueError, InvalidMessage, Label};
+pub use event::OutboxEvent;
+pub use fencepost_core::limits::TopicNameError;
+pub use fencepost_core::schema::{Schema, SchemaNameError};
+pub use message::{Message, MessageBuilder};
+pub use outbox::{Outbox, Receipt};
