@@ -55,8 +55,8 @@ impl Worker {
         if rows.is_empty() {
             return;
         }
-        self.tags = self.tags.wrapping_add(1);
-        let tag = Tag(u128::from(self.tags));
+        self.tags = Tag(self.tags.0.wrapping_add(1));
+        let tag = self.tags;
         let seq0 = self.seen.as_ref().map(|seen| seen.last_id);
         out.push(Action::Mark { tag, rows: rows.clone() });
         self.marking = Some(Marking { tag, rows, seq0, sent: now, retry: None, refusals: 0 });

@@ -21,7 +21,7 @@ mod types;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use crate::lane::{LaneId, Moment, Owner};
+use crate::lane::{LaneId, Moment, Owner, Tag};
 use crate::page::FIRST_PAGE_ROWS;
 use crate::position::{Base, Sighting, Tick};
 
@@ -59,7 +59,7 @@ pub struct Worker {
     last_burn: Option<Moment>,
     next_lane: LaneId,
     marking: Option<Marking>,
-    tags: u64,
+    tags: Tag,
     keeping: Keeping,
     recovery: Option<Recovery>,
     failures_in_a_row: u32,
@@ -94,8 +94,8 @@ enum Drain {
 }
 
 impl Worker {
-    /// A worker that holds nothing and has no session. `tags` is the random start of its statement tags.
-    pub fn new(me: Owner, terms: Terms, tags: u64) -> Self {
+    /// A worker that holds nothing and has no session. `tags` is drawn at random: its statements' tags count up from it.
+    pub fn new(me: Owner, terms: Terms, tags: Tag) -> Self {
         Worker {
             me,
             lanes: BTreeMap::new(),

@@ -61,15 +61,16 @@ enum Trouble {
     Statement { of: &'static str, error: String },
 }
 
-/// Waits before the next try, longer each time.
-struct Backoff {
+/// Waits before the next try, longer each time, with jitter.
+pub struct Backoff {
     base: Duration,
     cap: Duration,
     last: Duration,
 }
 
 impl Backoff {
-    fn new(base: Duration, cap: Duration) -> Self {
+    /// The first wait is about `base`; none is longer than `cap`.
+    pub fn new(base: Duration, cap: Duration) -> Self {
         Backoff { base, cap, last: base }
     }
 
@@ -77,7 +78,8 @@ impl Backoff {
         self.last = self.base;
     }
 
-    async fn wait(&mut self, random: &mut Random) {
+    /// Waits.
+    pub async fn wait(&mut self, random: &mut Random) {
         self.last = random.backoff(self.base, self.cap, self.last);
         pause(self.last).await;
     }
@@ -90,7 +92,7 @@ fn pause(duration: Duration) -> impl Future<Output = ()> {
 }
 
 /// Gives a future at most so long.
-async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+pub async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         value = future => Some(value),
         () = pause(limit) => None,

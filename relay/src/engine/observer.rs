@@ -19,7 +19,7 @@ use crate::store::LaneLag;
 pub struct Observer {
     source: Rc<str>,
     metrics: SourceMetrics,
-    reporter: Reporter,
+    reporter: Rc<Reporter>,
     lanes: Vec<LaneState>,
     in_flight: BTreeMap<PageSlot, (i64, i64)>,
     busy: bool,
@@ -28,7 +28,7 @@ pub struct Observer {
 
 impl Observer {
     /// For the source of that name.
-    pub fn new(source: &str, metrics: SourceMetrics, reporter: Reporter) -> Self {
+    pub fn new(source: &str, metrics: SourceMetrics, reporter: Rc<Reporter>) -> Self {
         Observer {
             source: source.into(),
             metrics,
@@ -213,16 +213,33 @@ impl Observer {
                 tracing::warn!(source, lane = lane.0, generation = generation.0, reason, "lease lost; lane dropped");
             }
             Note::LaneWaits { lane, id, code } => {
-                tracing::warn!(source, lane = lane.0, id, code, "lane waits: its next message's topic can't be written");
+                tracing::warn!(
+                    source,
+                    lane = lane.0,
+                    id,
+                    code,
+                    "lane waits: its next message's topic can't be written"
+                );
             }
             Note::LaneStopped { lane, id, code } => {
-                tracing::error!(source, lane = lane.0, id, code, "lane stopped: its next message can never be sent as it is");
+                tracing::error!(
+                    source,
+                    lane = lane.0,
+                    id,
+                    code,
+                    "lane stopped: its next message can never be sent as it is"
+                );
             }
             Note::Resending { rows } => {
                 for class in Class::ALL {
                     let rows = rows[class as usize];
                     if rows > 0 {
-                        tracing::warn!(source, class = class.name(), rows, "records failed; sending again in log order");
+                        tracing::warn!(
+                            source,
+                            class = class.name(),
+                            rows,
+                            "records failed; sending again in log order"
+                        );
                     }
                 }
             }

@@ -60,7 +60,11 @@ enum Cut {
     Enough,
     Full,
     Halted,
-    Route { topic: String, lane: LaneId, id: i64 },
+    Route {
+        topic: String,
+        lane: LaneId,
+        id: i64,
+    },
     Refused(RefusedRow),
 }
 

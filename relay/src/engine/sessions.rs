@@ -125,11 +125,7 @@ impl<S: Store, P: Publisher> Sessions<S, P> {
     }
 
     #[allow(clippy::await_holding_refcell_ref, reason = "the cell is looked at again only after this future is gone")]
-    async fn read_page(
-        &self,
-        reader: &mut S::Reader,
-        paging: &RefCell<Option<Paging>>,
-    ) -> Result<(), StoreError> {
+    async fn read_page(&self, reader: &mut S::Reader, paging: &RefCell<Option<Paging>>) -> Result<(), StoreError> {
         let mut current = paging.borrow_mut();
         let Some(page) = current.as_mut() else { return Ok(()) };
         let result = page.run(reader, &*self.publisher, self.clock).await;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use fencepost_core::lane::Owner;
+use fencepost_core::lane::{Owner, Tag};
 use fencepost_core::worker::{Action, Input, Terms, Worker};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
@@ -32,7 +32,7 @@ pub struct Settings {
     /// The worker's numbers.
     pub terms: Terms,
     /// Random start of the worker's statement tags.
-    pub tags: u64,
+    pub tags: Tag,
     /// Bounds of the waits between tries of a connection.
     pub backoff: (Duration, Duration),
 }
