@@ -40,12 +40,12 @@ impl Keeping {
         Keeping { busy: None, next_renew: start, next_survey: start, wanted: VecDeque::new() }
     }
 
-    /// Without sessions nothing can be claimed, and nobody needs a survey.
-    pub(super) fn next_wake(&self, surveys: bool) -> Moment {
+    /// When the keeper has something to do by itself, of the kinds that it may do now.
+    pub(super) fn next_wake(&self, surveys: bool, renews: bool) -> Moment {
+        let due = |wanted: bool, at: Moment| if wanted { at } else { Moment::MAX };
         match self.busy {
             Some(_) => Moment::MAX,
-            None if surveys => self.next_renew.min(self.next_survey),
-            None => self.next_renew,
+            None => due(surveys, self.next_survey).min(due(renews, self.next_renew)),
         }
     }
 }
@@ -76,9 +76,10 @@ impl Worker {
         out.push(action);
     }
 
-    /// Renewal is bound to progress: a worker whose statements hang gives its lanes up.
+    /// Renewal is bound to progress: a worker whose statements hang, or that can't get its sessions back,
+    /// gives its lanes up. One that could serve no lane does not count itself among the relays.
     fn next_renewal(&mut self, now: Moment) -> Option<(Op, Action)> {
-        if now < self.keeping.next_renew {
+        if now < self.keeping.next_renew || !self.could_serve() {
             return None;
         }
         self.keeping.next_renew = now + self.terms.renew_every;
@@ -88,6 +89,10 @@ impl Worker {
         let hangs = reader_hangs || mark_hangs;
         let lanes: Vec<_> = self.lanes.iter().filter(|_| !hangs).map(|(lane, held)| (*lane, held.generation)).collect();
         Some((Op::Renew(lanes.clone()), Action::Renew(lanes)))
+    }
+
+    pub(super) fn could_serve(&self) -> bool {
+        self.sessions == Sessions::Up || !self.lanes.is_empty()
     }
 
     /// Lanes that are handed over and have nothing left to finish. They are no longer this relay's from

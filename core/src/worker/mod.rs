@@ -46,6 +46,7 @@ pub struct Worker {
     watched: BTreeMap<LaneId, Watched>,
     pages: VecDeque<Page>,
     sessions: Sessions,
+    sessions_since: Moment,
     reader: Reader,
     base: Option<Base>,
     /// A sequence value that was read before a transaction id that is being taken or still to be taken.
@@ -102,6 +103,7 @@ impl Worker {
             watched: BTreeMap::new(),
             pages: VecDeque::new(),
             sessions: Sessions::Down,
+            sessions_since: Duration::ZERO,
             reader: Reader::Idle,
             base: None,
             seen: None,
@@ -139,7 +141,7 @@ impl Worker {
         match input {
             Input::Timer => {}
             Input::Connected => self.connected(out),
-            Input::Disconnected => self.disconnected(),
+            Input::Disconnected => self.disconnected(now),
             Input::Newest(heads) => self.reloaded(&heads, out),
             Input::Sighted(sighting) => self.sighted(sighting, now),
             Input::Burnt => self.burnt(now),
@@ -194,7 +196,7 @@ impl Worker {
     /// When to step with [`Input::Timer`] if nothing else happens before.
     pub fn next_wake(&self, now: Moment) -> Moment {
         let surveys = self.sessions == Sessions::Up && self.draining == Drain::No;
-        let mut wake = self.keeping.next_wake(surveys);
+        let mut wake = self.keeping.next_wake(surveys, self.could_serve());
         wake = wake.min(self.read_wake(now)).min(self.mark_wake());
         for held in self.lanes.values() {
             wake = wake.min(held.trusted_until);

@@ -182,8 +182,8 @@ impl Worker {
         }
     }
 
-    pub(super) fn disconnected(&mut self) {
-        self.sessions = Sessions::Down;
+    pub(super) fn disconnected(&mut self, now: Moment) {
+        (self.sessions, self.sessions_since) = (Sessions::Down, now);
         (self.base, self.tick, self.seen) = (None, None, None);
         if matches!(self.reader, Reader::Sighting(_) | Reader::Burning(_)) {
             self.reader = Reader::Idle;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::{Action, Flow, LaneId, Moment, Note, RefusedRow};
 use super::{LaneCount, PageReport, Reader, Sessions, SettledPage, Worker};
 use crate::failure::{Class, Outcome};
+use crate::lane::Generation;
 use crate::page;
 use crate::position::Position;
 
@@ -65,6 +66,12 @@ impl Worker {
         }
         for (lane, ..) in &request.lanes {
             self.settle_tail(*lane);
+        }
+        let lost = |(lane, _, generation): &(LaneId, _, Generation)| {
+            self.lanes.get(lane).is_none_or(|held| held.generation != *generation)
+        };
+        if report.sent > 0 && request.lanes.iter().any(lost) {
+            self.purge(out);
         }
         if report.halted {
             self.recovery.get_or_insert_default();
