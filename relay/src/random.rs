@@ -38,6 +38,11 @@ impl Random {
         Tag(from_system().as_u128())
     }
 
+    /// Any number.
+    pub fn number(&mut self) -> u64 {
+        self.0.u64(..)
+    }
+
     /// A draw from `0.0..1.0`.
     pub fn unit(&mut self) -> f64 {
         self.0.f64()
@@ -77,7 +82,7 @@ mod tests {
 
     #[test]
     fn generators_of_two_processes_differ() {
-        assert_ne!(Random::default().0.u64(..), Random::default().0.u64(..));
+        assert_ne!(Random::default().number(), Random::default().number());
     }
 
     #[test]

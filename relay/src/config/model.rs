@@ -78,7 +78,7 @@ pub struct Source {
     pub page_slots: usize,
     /// Most bytes of a page.
     #[serde(deserialize_with = "units::bytes")]
-    pub page_bytes: usize,
+    pub page_bytes: u64,
     /// Publish only what is flushed.
     pub wait_for_flush: bool,
     /// CloudEvents source; the source's name where the file has none.

@@ -48,9 +48,8 @@ pub(super) fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D
     parse_duration(&String::deserialize(from)?).map_err(D::Error::custom)
 }
 
-pub(super) fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
-    let bytes = parse_bytes(&String::deserialize(from)?).map_err(D::Error::custom)?;
-    usize::try_from(bytes).map_err(D::Error::custom)
+pub(super) fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    parse_bytes(&String::deserialize(from)?).map_err(D::Error::custom)
 }
 
 /// An empty text means that the setting is not set.

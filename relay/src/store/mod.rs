@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::message::MessageRef;
 
+pub mod admin;
 pub mod postgres;
 
 /// Reads the log: ticks and pages.
@@ -50,7 +51,12 @@ pub trait MarkWriter {
     /// and unexpired, its row n-1 is the newest and has nothing open, and n is free. Returns the
     /// lanes that were written. A lane that is missing from the reply was refused: read
     /// [`Self::newest`] to learn why.
-    fn mark(&mut self, owner: &Owner, tag: Tag, rows: &[MarkRow]) -> impl Future<Output = Result<Vec<LaneId>, StoreError>>;
+    fn mark(
+        &mut self,
+        owner: &Owner,
+        tag: Tag,
+        rows: &[MarkRow],
+    ) -> impl Future<Output = Result<Vec<LaneId>, StoreError>>;
 
     /// The newest batch row of each lane.
     fn newest(&mut self, lanes: &[LaneId]) -> impl Future<Output = Result<Vec<BatchHead>, StoreError>>;

@@ -22,7 +22,7 @@ const LANE_INIT: &str = "run: fencepost lane init --from-beginning, or --after-i
 
 /// How a restored or rewound log is made readable again; messages still in it go out again.
 const RESTAMP: &str = "stop the producers and, as the owner and in one transaction, run UPDATE outbox SET xid = pg_current_xact_id() \
-                       and UPDATE origin SET canary = pg_current_xact_id(); then: fencepost lane init --from-beginning";
+                       and UPDATE origin SET canary = pg_current_xact_id(); then: fencepost lane init --from-beginning --force";
 
 /// What each connection checks: a writable primary without a transaction pooler before it, and a schema that
 /// this relay knows.

@@ -3,6 +3,7 @@
 //! [`PostgresStore`] connects; [`reader`], [`marker`] and [`keeper`] are the port's parts; [`check`] decides whether
 //! a source is fit before a connection is given out. Schema changes ([`migrate`]) are a program's verb of their own.
 
+mod admin;
 mod check;
 mod connect;
 mod error;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use fencepost_core::schema::Schema;
 use sqlx::postgres::PgConnectOptions;
 
+pub use self::admin::PostgresAdmin;
 pub use self::connect::{PostgresSettings, STATEMENT_TIMEOUT_MAX};
 pub use self::keeper::PostgresKeeper;
 pub use self::marker::PostgresMarker;
