@@ -1,6 +1,8 @@
 //! Puts the parts together: each source's engine with its PostgreSQL store and its Kafka publisher, the HTTP
 //! server, and the signals that end them. The only file that names adapters.
 
+pub mod commands;
+
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -185,7 +187,7 @@ fn terms(config: &Config, source: &SourceConfig) -> Terms {
         sight_idle: source.poll_idle,
         burn_interval: BURN_INTERVAL,
         page_rows: source.page_rows,
-        page_bytes: source.page_bytes as u64,
+        page_bytes: source.page_bytes,
         page_slots: source.page_slots,
         delivery_deadline: config.kafka.delivery_deadline,
         backoff_base: config.retry.base,

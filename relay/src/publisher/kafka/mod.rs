@@ -6,6 +6,7 @@
 //! the cluster for topics, happens on threads of their own: librdkafka blocks there.
 
 mod batch_size;
+mod built_in;
 mod classify;
 mod context;
 mod headers;
@@ -41,6 +42,7 @@ use super::{Event, PageSlot, Publisher, Refused};
 use crate::message::MessageRef;
 use fencepost_core::failure::Outcome;
 
+pub use self::built_in::built_in;
 pub use self::settings::{Compression, KafkaSettings, RecordTime, SettingsError};
 
 /// A client frees the room of a record just after its outcome was told: look again after this.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fencepost_core::lane::{Generation, LaneId, Owner, Slots};
 use fencepost_core::schema::Schema;
-use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::Connection;
+use sqlx::postgres::{PgConnection, PgRow};
 
 use super::connect::Session;
 use super::error::{of_connect, of_statement};
@@ -20,6 +20,9 @@ use crate::store::admin::{
 
 /// Rows that the backlog's look goes through at most, per lane.
 const LAG_ROWS_MAX: i64 = 10_000;
+
+/// A connection without any check or setting.
+pub type PlainConnection = PgConnection;
 
 /// An operator's session.
 pub struct PostgresAdmin {
@@ -69,7 +72,7 @@ impl PostgresStore {
     ///
     /// # Errors
     /// When the server can't be reached or refuses the login.
-    pub async fn unchecked(&self) -> Result<PgConnection, StoreError> {
+    pub async fn unchecked(&self) -> Result<PlainConnection, StoreError> {
         let connect = async { PgConnection::connect_with(&self.target.options).await.map_err(|e| of_connect(&e)) };
         within(self.target.settings.connect_timeout, connect).await
     }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use fencepost_core::schema::Schema;
 use sqlx::postgres::PgConnectOptions;
 
-pub use self::admin::PostgresAdmin;
+pub use self::admin::{PlainConnection, PostgresAdmin};
 pub use self::connect::{PostgresSettings, STATEMENT_TIMEOUT_MAX};
 pub use self::keeper::PostgresKeeper;
 pub use self::marker::PostgresMarker;

@@ -1,0 +1,4 @@
+//! What operators do, apart from how they ask for it: the command line today, more over HTTP later. Works on ports alone.
+
+pub mod lane;
+pub mod status;
