@@ -49,6 +49,7 @@ impl Drop for TestFolder {
 /// How to start the program.
 #[derive(Default)]
 pub struct Launch {
+    program: PathBuf,
     config: Option<String>,
     args: Vec<String>,
     env: Vec<(String, String)>,
@@ -56,9 +57,18 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// The program with these arguments.
+    /// `fencepost` with these arguments.
+    ///
+    /// # Panics
+    /// When it was not built.
     pub fn new(args: &[&str]) -> Self {
-        Launch { args: args.iter().map(|arg| (*arg).to_owned()).collect(), ..Launch::default() }
+        Self::of(&env::fencepost_bin(), args)
+    }
+
+    /// Another program with these arguments.
+    pub fn of(program: &Path, args: &[&str]) -> Self {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Launch { program: program.to_owned(), args, ..Launch::default() }
     }
 
     /// Writes the text into a file, and passes `--config FILE` before the other arguments.
@@ -102,7 +112,7 @@ impl Launch {
     }
 
     fn command(&self, folder: &TestFolder) -> Command {
-        let mut command = Command::new(env::fencepost_bin());
+        let mut command = Command::new(&self.program);
         command.env_clear().current_dir(folder.path());
         command.envs(env::read("PATH").map(|path| ("PATH", path)));
         if let Some(text) = &self.config {
@@ -177,8 +187,7 @@ impl Fencepost {
     /// # Panics
     /// When it still runs after `deadline`.
     pub async fn exited(&mut self, deadline: Duration) -> ExitStatus {
-        let status = wait::until_some(deadline, "the process ends", async || self.poll()).await;
-        status
+        wait::until_some(deadline, "the process ends", async || self.poll()).await
     }
 
     /// Whether the process runs (or stands still).

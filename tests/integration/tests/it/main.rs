@@ -1,5 +1,7 @@
 //! The integration tests, one binary: a topic per file. `architecture::no_test_file_is_forgotten` fails
 //! when a file of this folder is missing below.
 
+mod architecture;
 mod harness;
+mod harness_process;
 mod harness_servers;
