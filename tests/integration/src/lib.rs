@@ -6,6 +6,7 @@
 //! [`wait`] is the one place that does it. The tests themselves are one binary, `tests/it/main.rs`.
 
 mod acl;
+pub mod conformance;
 pub mod database;
 pub mod env;
 pub mod kafka;

@@ -111,8 +111,9 @@ impl LogReader for PostgresReader {
     }
 
     async fn sight(&mut self) -> Result<Sighting, StoreError> {
-        let (sql, pid) = (self.sql.sight.get(), self.me.pid);
-        let session = self.session().await?;
+        let sql = self.sql.sight.get();
+        self.session().await?;
+        let (session, pid) = (&mut self.session, self.me.pid);
         let row = session.call(async |connection| sqlx::query(sql).fetch_one(connection).await).await?;
         let wrong = if column::<i32>(&row, 2)? != pid {
             Some(pooler())

@@ -2,6 +2,7 @@
 //! when a file of this folder is missing below.
 
 mod architecture;
+mod conformance;
 mod harness;
 mod harness_process;
 mod harness_servers;
