@@ -30,3 +30,19 @@ free_port() {
   done
   die "no free port between 12000 and 32000 on loopback: stop what listens there"
 }
+
+# bring_up: exports the servers' addresses (scripts/services). Servers of this run alone, unless somebody's
+# `services up` runs: then those, and they stay up. stop_started stops the former.
+started=
+bring_up() {
+  if [[ ! -s target/services/folder ]]; then
+    started=$PWD/target/services-of-$(basename "$0")-$$
+    export FENCEPOST_SERVICES=$started
+  fi
+  local addresses
+  addresses=$("$scripts/services" up)
+  eval "$addresses"
+}
+stop_started() {
+  if [[ -n $started ]]; then FENCEPOST_SERVICES=$started "$scripts/services" down; fi
+}
