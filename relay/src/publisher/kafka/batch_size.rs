@@ -1,12 +1,12 @@
-//! The size of a batch after a broker found one too large. A topic's `max.message.bytes` limits the whole
-//! record batch, and librdkafka does not split: with a larger `batch.size` every full batch to such a topic
-//! fails without a guilty record.
+//! How large batches may be. A topic's `max.message.bytes` limits the whole record batch, and librdkafka does
+//! not split: with a larger `batch.size` every full batch to such a topic fails without a guilty record.
+//! A producer can't change its size, so that a narrower topic asks for another producer.
 
 use std::time::Duration;
 
 use rdkafka::ClientConfig;
-use rdkafka::admin::{AdminClient, AdminOptions, ConfigResource, ResourceSpecifier};
-use rdkafka::client::DefaultClientContext;
+
+use super::topic::{Describer, limit};
 
 /// librdkafka's default `batch.size`.
 const DEFAULT: usize = 1_000_000;
@@ -18,10 +18,9 @@ const STEP: usize = 4;
 const FLOOR: usize = 1;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The `batch.size` for the next producer. Blocks up to 5 s for the topics' limits.
-pub(super) fn next(config: &ClientConfig, topics: &[String]) -> usize {
-    let current = current(config);
-    after(current, smallest_limit(config, topics))
+/// The largest `batch.size` whose batches a topic with this limit takes.
+pub(super) fn within(limit: usize) -> usize {
+    limit.saturating_sub(FRAMING).max(FLOOR)
 }
 
 /// The configured `batch.size`.
@@ -29,40 +28,26 @@ pub(super) fn current(config: &ClientConfig) -> usize {
     config.get("batch.size").and_then(|size| size.parse().ok()).unwrap_or(DEFAULT)
 }
 
-/// Below the smallest limit, if that is known and would help; else a step down.
-fn after(current: usize, smallest_limit: Option<usize>) -> usize {
-    match smallest_limit.map(|limit| limit.saturating_sub(FRAMING).max(FLOOR)) {
-        // batches were below the limit already: one record alone was too large
-        Some(size) if size >= current => current,
-        Some(size) => size,
+/// The `batch.size` for the next producer after a broker found a batch too large, although what was known
+/// of the topics said otherwise. Asks for them again; blocks up to 5 s.
+pub(super) fn after_refusal(config: &ClientConfig, topics: &[String]) -> usize {
+    next(current(config), smallest_limit(config, topics))
+}
+
+/// Below the smallest limit, if that is known; else a step down.
+fn next(current: usize, smallest_limit: Option<usize>) -> usize {
+    match smallest_limit {
+        // where batches were below the limit already, one record alone was too large
+        Some(limit) => within(limit).min(current),
         None => (current / STEP).max(FLOOR),
     }
 }
 
-/// The smallest `max.message.bytes` of the topics; `None` if the cluster does not tell all.
+/// The smallest limit of the topics; `None` unless the cluster tells all.
 fn smallest_limit(config: &ClientConfig, topics: &[String]) -> Option<usize> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().ok()?;
-    let admin: AdminClient<DefaultClientContext> = admin_config(config).create().ok()?;
-    let resources: Vec<_> = topics.iter().map(|topic| ResourceSpecifier::Topic(topic)).collect();
-    let options = AdminOptions::new().request_timeout(Some(PATIENCE)).operation_timeout(Some(PATIENCE));
-    let described = runtime.block_on(async {
-        tokio::time::timeout(PATIENCE, admin.describe_configs(&resources, &options)).await.ok()?.ok()
-    })?;
-    let limits: Option<Vec<usize>> = described.iter().map(|topic| topic.as_ref().ok().and_then(limit)).collect();
+    let described = Describer::new(config, PATIENCE)?.describe(topics)?;
+    let limits: Option<Vec<usize>> = described.iter().map(|topic| limit(topic.as_ref()?)).collect();
     limits?.into_iter().min()
-}
-
-fn limit(topic: &ConfigResource) -> Option<usize> {
-    topic.get("max.message.bytes")?.value.as_deref()?.parse().ok()
-}
-
-/// How to reach the cluster, without what only a producer of records needs.
-fn admin_config(config: &ClientConfig) -> ClientConfig {
-    let mut config = config.clone();
-    for name in ["enable.idempotence", "enable.gapless.guarantee", "statistics.interval.ms"] {
-        config.remove(name);
-    }
-    config
 }
 
 #[cfg(test)]
@@ -71,20 +56,20 @@ mod tests {
 
     #[test]
     fn the_next_batch_is_below_the_smallest_limit() {
-        assert_eq!(after(DEFAULT, Some(20_000)), 20_000 - FRAMING);
-        assert_eq!(after(DEFAULT, Some(100)), FLOOR);
+        assert_eq!(next(DEFAULT, Some(20_000)), 20_000 - FRAMING);
+        assert_eq!(next(DEFAULT, Some(100)), FLOOR);
     }
 
     #[test]
     fn a_record_that_was_too_large_alone_changes_nothing() {
-        assert_eq!(after(DEFAULT, Some(1_048_588)), DEFAULT);
-        assert_eq!(after(1_744, Some(2_000)), 1_744);
+        assert_eq!(next(DEFAULT, Some(1_048_588)), DEFAULT);
+        assert_eq!(next(1_744, Some(2_000)), 1_744);
     }
 
     #[test]
     fn without_knowledge_it_steps_down_to_single_records() {
-        assert_eq!(after(DEFAULT, None), 250_000);
-        assert_eq!(after(3, None), FLOOR);
+        assert_eq!(next(DEFAULT, None), 250_000);
+        assert_eq!(next(3, None), FLOOR);
     }
 
     #[test]

@@ -90,6 +90,10 @@ pub(super) struct Context {
     fatal: AtomicBool,
     /// A broker found a batch too large.
     too_large: AtomicBool,
+    /// Its batches are too large for a topic: it must be replaced before anything goes there.
+    outdated: AtomicBool,
+    /// A record that may be too large is in flight: nothing else is taken before its outcome.
+    solo: AtomicBool,
     /// It was replaced: its troubles are no longer the destination's.
     retired: AtomicBool,
 }
@@ -97,7 +101,16 @@ pub(super) struct Context {
 impl Context {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let no = || AtomicBool::new(false);
-        Context { shared, halted: no(), purged: no(), fatal: no(), too_large: no(), retired: no() }
+        Context {
+            shared,
+            halted: no(),
+            purged: no(),
+            fatal: no(),
+            too_large: no(),
+            outdated: no(),
+            solo: no(),
+            retired: no(),
+        }
     }
 
     pub(super) fn halted(&self) -> bool {
@@ -116,18 +129,46 @@ impl Context {
         self.too_large.load(Ordering::Acquire)
     }
 
+    pub(super) fn outdated(&self) -> bool {
+        self.outdated.load(Ordering::Acquire)
+    }
+
+    pub(super) fn note_outdated(&self) {
+        self.halt();
+        self.outdated.store(true, Ordering::Release);
+    }
+
+    pub(super) fn solo(&self) -> bool {
+        self.solo.load(Ordering::Acquire)
+    }
+
+    /// Until the next outcome.
+    pub(super) fn note_solo(&self) {
+        self.solo.store(true, Ordering::Release);
+    }
+
+    /// The record that was to be alone was not taken.
+    pub(super) fn end_solo(&self) {
+        self.solo.store(false, Ordering::Release);
+    }
+
     /// Takes records again.
     pub(super) fn resume(&self) {
         self.halted.store(false, Ordering::Release);
     }
 
-    pub(super) fn note_purged(&self) {
+    /// Takes no more records.
+    pub(super) fn halt(&self) {
         self.halted.store(true, Ordering::Release);
+    }
+
+    pub(super) fn note_purged(&self) {
+        self.halt();
         self.purged.store(true, Ordering::Release);
     }
 
     pub(super) fn note_fatal(&self) {
-        self.halted.store(true, Ordering::Release);
+        self.halt();
         self.fatal.store(true, Ordering::Release);
     }
 
@@ -150,6 +191,10 @@ impl Context {
 
     fn settle(&self, opaque: usize, outcome: Outcome) {
         let (slot, row) = (opaque >> 32, opaque as u32);
+        if self.solo.load(Ordering::Relaxed) {
+            // it was alone: this is its outcome
+            self.end_solo();
+        }
         if self.shared.slots.finish(slot, row, outcome) {
             self.shared.tell(Event::Settled(slot));
         }
@@ -168,7 +213,7 @@ impl Context {
         let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
         let persistence = persistence(record);
         let Some(class) = classify(persistence, code) else { return Outcome::Acked };
-        self.halted.store(true, Ordering::Release);
+        self.halt();
         if code == Code::MessageSizeTooLarge || code == Code::MessageBatchTooLarge {
             self.too_large.store(true, Ordering::Release);
         }

@@ -12,6 +12,10 @@ use crate::message::MessageRef;
 
 use super::time_text;
 
+/// Names and fixed values of the relay's headers with their lengths (below 350 bytes), the record's own fields and
+/// the batch's header.
+const FRAMING: usize = 512;
+
 /// Which headers a publisher writes.
 pub(super) struct HeaderStyle {
     /// `ce_source`, percent-encoded; `None` leaves all CloudEvents headers out.
@@ -22,6 +26,14 @@ impl HeaderStyle {
     /// `source` is the configured name of the source.
     pub(super) fn new(cloud_events: bool, source: &str) -> Self {
         HeaderStyle { ce_source: cloud_events.then(|| uri_reference(source)) }
+    }
+
+    /// What a record takes in an uncompressed batch of its own, at most.
+    pub(super) fn record_bytes_max(&self, fence: &str, message: &MessageRef<'_>) -> usize {
+        let labels = message.tenant.len() + fence.len() + message.kind.len() + message.content_type.map_or(0, str::len);
+        let source = self.ce_source.as_ref().map_or(0, String::len);
+        let lengths = 10 * message.headers.len();
+        message.size_bytes() + labels + source + lengths + FRAMING
     }
 
     /// Builds the headers of one record.

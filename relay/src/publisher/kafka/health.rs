@@ -37,6 +37,7 @@ pub(super) struct Health {
     /// The newest error text, as a hint at the cause of a stall.
     hint: Option<String>,
     waiting: bool,
+    connected: bool,
     stalled_ticks: u32,
     quiet_ticks: u32,
     acked: u64,
@@ -78,11 +79,14 @@ impl Health {
         self.acked = acked;
         // what only just came has had no chance yet
         let waited = std::mem::replace(&mut self.waiting, statistics.msg_cnt > 0) && self.waiting;
-        self.stalled_ticks = if waited && !progress { self.stalled_ticks + 1 } else { 0 };
+        // nor has what waited for a connection that has only just come
+        let steady = std::mem::replace(&mut self.connected, statistics.connected()) == statistics.connected();
+        self.stalled_ticks = if waited && steady && !progress { self.stalled_ticks + 1 } else { 0 };
         self.quiet_ticks = if statistics.quiet() { self.quiet_ticks + 1 } else { 0 };
         if self.stalled_ticks >= STALLED_TICKS {
             let text = self.stall_text(statistics);
-            return self.trouble(Trouble::Stalled, text);
+            let trouble = if statistics.connected() { Trouble::Stalled } else { Trouble::Unreachable };
+            return self.trouble(trouble, text);
         }
         let over = match self.down? {
             Trouble::Unreachable => statistics.connected(),
@@ -206,6 +210,16 @@ mod tests {
         assert_eq!(health.tick(&stuck, 7), None, "told once");
         assert_eq!(health.tick(&statistics(0, "UP", "Assigned"), 7), None, "an empty queue is no proof");
         assert_eq!(health.acked(), Some(Ok(())));
+    }
+
+    #[test]
+    fn without_a_connection_a_stall_is_the_outage_that_was_told() {
+        let mut health = Health::default();
+        assert!(matches!(health.error(Code::AllBrokersDown, "x"), Some(Err(_))));
+        for _ in 0..5 {
+            assert_eq!(health.tick(&statistics(5, "CONNECT", "Assigned"), 0), None);
+        }
+        assert_eq!(health.tick(&statistics(5, "UP", "Assigned"), 0), Some(Ok(())));
     }
 
     #[test]

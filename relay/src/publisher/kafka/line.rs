@@ -10,6 +10,7 @@ use std::time::Duration;
 use rdkafka::ClientConfig;
 use rdkafka::producer::{BaseProducer, Producer, PurgeConfig};
 
+use super::batch_size;
 use super::context::Context;
 use super::properties::settings_error;
 use super::settings::{Scrubber, SettingsError};
@@ -26,6 +27,7 @@ pub(super) struct Line {
     client: Arc<Client>,
     stop: Arc<AtomicBool>,
     poller: JoinHandle<()>,
+    batch_size: usize,
 }
 
 impl Line {
@@ -40,7 +42,7 @@ impl Line {
         let (polled, stopped) = (Arc::clone(&client), Arc::clone(&stop));
         let poller = Builder::new().name("kafka-outcomes".into()).spawn(move || poll(&polled, &stopped));
         let poller = poller.map_err(|error| SettingsError::Client(format!("no thread for its outcomes: {error}")))?;
-        Ok(Line { client, stop, poller })
+        Ok(Line { client, stop, poller, batch_size: batch_size::current(config) })
     }
 
     pub(super) fn client(&self) -> &Arc<Client> {
@@ -51,10 +53,15 @@ impl Line {
         self.client.context()
     }
 
+    /// Whether its batches fit a topic with this limit.
+    pub(super) fn fits(&self, limit: usize) -> bool {
+        self.batch_size <= batch_size::within(limit)
+    }
+
     /// Whether only another producer can go on.
     pub(super) fn is_broken(&self) -> bool {
         let context = self.context();
-        context.purged() || context.fatal() || self.client.client().fatal_error().is_some()
+        context.purged() || context.fatal() || context.outdated() || self.client.client().fatal_error().is_some()
     }
 
     /// Drops what is queued and in flight; outcomes come by the polling thread. Does not block.

@@ -4,6 +4,9 @@
 //! its last outcome is in. After the first failure nothing more is taken until the engine says so, because a
 //! later record of the failed one's key must not overtake it. Making and dropping producers, and asking
 //! the cluster for topics, happens on threads of their own: librdkafka blocks there.
+//!
+//! What a broker would refuse is kept from it where its topic tells: batches stay below the topic's limit, a
+//! record that may exceed it travels alone, and a compacted topic gets no null key.
 
 mod batch_size;
 mod built_in;
@@ -11,36 +14,38 @@ mod classify;
 mod context;
 mod headers;
 mod health;
+mod inner;
 mod line;
 mod properties;
 mod routes;
 mod settings;
 mod slots;
 mod time_text;
+mod topic;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc;
 use std::thread::Builder;
 use std::time::Duration;
 
-use fencepost_core::failure::Class;
-use rdkafka::ClientConfig;
-use rdkafka::error::KafkaError;
+use fencepost_core::failure::{Class, Outcome};
 use rdkafka::producer::{BaseRecord, Producer};
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use self::classify::{class_of_unwritten, invalidates_route};
-use self::context::{Context, Shared};
+use self::context::Shared;
 use self::headers::HeaderStyle;
-use self::line::{Client, Line};
-use self::routes::{Answer, Lookup, Routes};
+use self::inner::{Inner, refused, retire};
+use self::line::Line;
+use self::routes::Answer;
+use self::settings::Scrubber;
 use self::slots::Slots;
+use self::topic::{NO_CLIENT, Topic};
 use super::{Event, PageSlot, Publisher, Refused};
 use crate::message::MessageRef;
-use fencepost_core::failure::Outcome;
 
 pub use self::built_in::built_in;
 pub use self::settings::{Compression, KafkaSettings, RecordTime, SettingsError};
@@ -55,19 +60,12 @@ pub struct KafkaPublisher {
     inner: Arc<Inner>,
     headers: HeaderStyle,
     record_time: RecordTime,
-    route_timeout: Duration,
+    /// Whether a record is as large on the wire as it is here.
+    uncompressed: bool,
+    /// Topics to look up; a thread of its own serves them.
+    lookups: mpsc::Sender<String>,
     /// Outcomes that had come when somebody last waited for room.
     room_seen: AtomicU64,
-}
-
-/// What the publisher shares with the threads that rebuild its producer and drop the old one.
-struct Inner {
-    shared: Arc<Shared>,
-    /// `None` while the producer is being rebuilt, and after a close.
-    line: Mutex<Option<Line>>,
-    /// As of the newest producer: `batch.size` shrinks.
-    config: Mutex<ClientConfig>,
-    rebuilds: AtomicU64,
 }
 
 impl KafkaPublisher {
@@ -77,7 +75,7 @@ impl KafkaPublisher {
     /// # Errors
     /// The first thing that is wrong, without secrets.
     pub fn validate(settings: &KafkaSettings) -> Result<(), SettingsError> {
-        let scrubber = settings::Scrubber::new(settings.secrets());
+        let scrubber = Scrubber::new(settings.secrets());
         properties::try_client(&properties::configuration(settings)?, &scrubber)
     }
 
@@ -87,10 +85,15 @@ impl KafkaPublisher {
     /// As [`Self::validate`].
     pub fn start(settings: &KafkaSettings) -> Result<(Self, UnboundedReceiver<Event>), SettingsError> {
         let config = properties::configuration(settings)?;
-        let scrubber = settings::Scrubber::new(settings.secrets());
+        let scrubber = Scrubber::new(settings.secrets());
         let (events, receiver) = unbounded_channel();
         let shared = Arc::new(Shared::new(Slots::new(settings.page_slots, settings.page_rows), scrubber, events));
-        let line = Line::start(&config, Context::new(Arc::clone(&shared)), &shared.scrubber)?;
+        let inner = Arc::new(Inner::start(config, shared)?);
+        let (lookups, questions) = mpsc::channel();
+        let (answers, patience) = (Arc::downgrade(&inner), settings.route_timeout);
+        let serve =
+            Builder::new().name("kafka-topics".into()).spawn(move || topic::serve(&questions, &answers, patience));
+        serve.map_err(|error| SettingsError::Client(format!("no thread to look topics up: {error}")))?;
         tracing::info!(
             bootstrap_servers = settings.bootstrap_servers,
             partitioner = properties::PARTITIONER,
@@ -99,15 +102,11 @@ impl KafkaPublisher {
             "publishing to Kafka"
         );
         let publisher = KafkaPublisher {
-            inner: Arc::new(Inner {
-                shared,
-                line: Mutex::new(Some(line)),
-                config: Mutex::new(config),
-                rebuilds: AtomicU64::new(0),
-            }),
+            inner,
             headers: HeaderStyle::new(settings.cloud_events, &settings.source),
             record_time: settings.record_time,
-            route_timeout: settings.route_timeout,
+            uncompressed: settings.compression == Compression::None,
+            lookups,
             room_seen: AtomicU64::new(0),
         };
         Ok((publisher, receiver))
@@ -115,7 +114,7 @@ impl KafkaPublisher {
 
     /// How often the producer was replaced, for a metric.
     pub fn rebuilds(&self) -> u64 {
-        self.inner.rebuilds.load(Ordering::Relaxed)
+        self.inner.rebuilds()
     }
 
     /// Records whose outcome has not come yet, for a metric. Does not block.
@@ -157,20 +156,25 @@ impl KafkaPublisher {
         }
     }
 
-    /// Starts a lookup of a topic on a thread of its own.
-    fn look_up(&self, topic: &str) {
-        // tells whoever waits in any case, also when there is no client, no thread, or a panic
-        let mut answer = RouteAnswer {
-            shared: Arc::clone(&self.inner.shared),
-            topic: topic.to_owned(),
-            found: Err((Class::DestinationDown, Code::BrokerDestroy as i16)),
-        };
-        let Some(client) = self.inner.client() else { return };
-        let patience = self.route_timeout;
-        let ask = move || answer.found = routes::look_up(&client, &answer.topic, patience);
-        if let Err(error) = Builder::new().name("kafka-route".into()).spawn(ask) {
-            tracing::warn!(%error, "no thread to look a topic up; it is tried again");
+    /// Whether the topic takes the record as far as its size is concerned, and the producer may have it now.
+    fn admit_size(&self, line: &Line, topic: &Topic, fence: &str, message: &MessageRef<'_>) -> Result<(), Refused> {
+        let Some(limit) = topic.limit else { return Ok(()) };
+        if !line.fits(limit) {
+            line.context().note_outdated();
+            return Err(Refused::Halted);
         }
+        if self.headers.record_bytes_max(fence, message) <= limit {
+            return Ok(());
+        }
+        if self.uncompressed && message.size_bytes() > limit {
+            return Err(Refused::Failed { class: Class::Message, code: Code::MessageSizeTooLarge as i16 });
+        }
+        // only the broker knows: alone, it harms no neighbour and nothing overtakes it
+        if line.in_flight() > 0 {
+            return Err(Refused::Full);
+        }
+        line.context().note_solo();
+        Ok(())
     }
 }
 
@@ -187,7 +191,12 @@ impl Publisher for KafkaPublisher {
         debug_assert!(self.inner.shared.slots.holds(row), "a page has no more rows than its slot");
         let line = self.inner.line();
         let Some(line) = line.as_ref().filter(|line| !line.context().halted()) else { return Err(Refused::Halted) };
-        self.inner.shared.routes.admit(message.topic, message.partition)?;
+        if line.context().solo() {
+            return Err(Refused::Full);
+        }
+        let routes = &self.inner.shared.routes;
+        let topic = routes.admit(message.topic, message.partition, message.key.is_none())?;
+        self.admit_size(line, &topic, fence, message)?;
         let record = BaseRecord {
             topic: message.topic,
             partition: message.partition,
@@ -197,9 +206,7 @@ impl Publisher for KafkaPublisher {
             headers: Some(self.headers.build(fence, message)),
             delivery_opaque: slot << 32 | row as usize,
         };
-        line.client()
-            .send(record)
-            .map_err(|(error, _)| refused(&error, line.context(), &self.inner.shared.routes, message.topic))
+        line.client().send(record).map_err(|(error, _)| refused(&error, line.context(), routes, message.topic))
     }
 
     fn seal(&self, slot: PageSlot, sent: u32) {
@@ -217,11 +224,13 @@ impl Publisher for KafkaPublisher {
             Answer::Ready(found) => return found.map(drop),
             Answer::Wait(receiver) => receiver,
             Answer::Ask(receiver) => {
-                self.look_up(topic);
+                if self.lookups.send(topic.to_owned()).is_err() {
+                    self.inner.shared.routes.learn(topic, NO_CLIENT);
+                }
                 receiver
             }
         };
-        receiver.await.unwrap_or(Err((Class::DestinationDown, Code::BrokerDestroy as i16))).map(drop)
+        receiver.await.unwrap_or(NO_CLIENT).map(drop)
     }
 
     async fn room(&self) {
@@ -266,86 +275,6 @@ impl Drop for KafkaPublisher {
     }
 }
 
-impl Inner {
-    fn line(&self) -> MutexGuard<'_, Option<Line>> {
-        // the line is only ever replaced whole
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn config(&self) -> MutexGuard<'_, ClientConfig> {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn client(&self) -> Option<Arc<Client>> {
-        self.line().as_ref().map(|line| Arc::clone(line.client()))
-    }
-
-    /// Puts a new producer in the place of the old one. Blocks.
-    fn rebuild(&self) {
-        let old = self.line().take();
-        if let Some(old) = &old {
-            old.context().retire();
-            if old.context().too_large() {
-                self.shrink_batches();
-            }
-        }
-        let config = self.config().clone();
-        let event = match Line::start(&config, Context::new(Arc::clone(&self.shared)), &self.shared.scrubber) {
-            Ok(line) => {
-                *self.line() = Some(line);
-                self.rebuilds.fetch_add(1, Ordering::Relaxed);
-                Event::Rebuilt
-            }
-            Err(error) => Event::RebuildFailed(error.to_string()),
-        };
-        self.shared.tell(event);
-        if let Some(old) = old {
-            old.retire();
-        }
-    }
-
-    fn shrink_batches(&self) {
-        let config = self.config().clone();
-        let size = batch_size::next(&config, &self.shared.routes.known());
-        tracing::warn!(
-            batch_size = size,
-            "a broker found a batch too large; batches are kept below the topics' limits"
-        );
-        self.config().set("batch.size", size.to_string());
-    }
-}
-
-/// Drops a producer on a thread of its own; the receiver learns when it has gone.
-fn retire(line: Line) -> oneshot::Receiver<()> {
-    let (sender, receiver) = oneshot::channel();
-    let drop_it = move || {
-        line.retire();
-        let _ = sender.send(());
-    };
-    if let Err(error) = Builder::new().name("kafka-retire".into()).spawn(drop_it) {
-        tracing::warn!(%error, "no thread to drop a Kafka producer on");
-    }
-    receiver
-}
-
-/// Why the client did not take a record.
-fn refused(error: &KafkaError, context: &Context, routes: &Routes, topic: &str) -> Refused {
-    // the only other error is a NUL in the topic's name
-    let code = error.rdkafka_error_code().unwrap_or(Code::InvalidTopic);
-    if code == Code::QueueFull {
-        return Refused::Full;
-    }
-    let class = class_of_unwritten(code);
-    if class == Class::Producer {
-        context.note_fatal();
-        return Refused::Halted;
-    }
-    if invalidates_route(code) {
-        routes.forget(topic);
-    }
-    Refused::Failed { class, code: code as i16 }
-}
-
 /// A record's timestamp for a time in microseconds. To librdkafka 0 means "now", to Kafka -1 means "none": those two
 /// milliseconds of 1970 are off by one.
 fn record_time_ms(us: i64) -> i64 {
@@ -356,28 +285,5 @@ fn record_time_ms(us: i64) -> i64 {
     }
 }
 
-/// Stores a lookup's result when it goes.
-struct RouteAnswer {
-    shared: Arc<Shared>,
-    topic: String,
-    found: Lookup,
-}
-
-impl Drop for RouteAnswer {
-    fn drop(&mut self) {
-        self.shared.routes.learn(&self.topic, self.found);
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn b101_record_times_are_milliseconds_also_before_1970() {
-        assert_eq!(record_time_ms(1_700_000_000_123_456), 1_700_000_000_123);
-        assert_eq!(record_time_ms(-1_001), -2);
-        assert_eq!(record_time_ms(-86_400_000_000), -86_400_000);
-        assert_eq!((record_time_ms(999), record_time_ms(-1)), (1, -2), "never now, never none");
-    }
-}
+mod tests;

@@ -6,21 +6,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fencepost_core::failure::Class;
 use fencepost_core::limits::check_topic_name;
-use rdkafka::producer::Producer;
 use rdkafka::types::RDKafkaErrorCode as Code;
-use std::time::Duration;
 use tokio::sync::oneshot;
 
-use super::classify::{class_of_unwritten, refuses_client};
-use super::line::Client;
+use super::topic::{Lookup, Topic};
 use crate::publisher::Refused;
 
-/// What a lookup found: the number of partitions, or why not.
-pub(super) type Lookup = Result<i32, (Class, i16)>;
-
 enum Route {
-    /// Exists, with so many partitions.
-    Known(i32),
+    /// Exists.
+    Known(Topic),
     /// Missing or forbidden at the last lookup; forgotten at the next statistics tick.
     Failed(Class, i16),
     /// Being looked up; these wait for the answer.
@@ -42,21 +36,24 @@ pub(super) enum Answer {
 pub(super) struct Routes(Mutex<HashMap<String, Route>>);
 
 impl Routes {
-    /// Whether a record may go there now.
-    pub(super) fn admit(&self, topic: &str, partition: Option<i32>) -> Result<(), Refused> {
+    /// Whether a record may go there now, as far as the topic is concerned.
+    pub(super) fn admit(&self, topic: &str, partition: Option<i32>, null_key: bool) -> Result<Topic, Refused> {
         let mut routes = self.lock();
-        let Some(Route::Known(partitions)) = routes.get(topic) else { return Err(Refused::RouteUnknown) };
+        let Some(Route::Known(found)) = routes.get(topic) else { return Err(Refused::RouteUnknown) };
+        let found = *found;
         match partition {
-            None => Ok(()),
+            _ if found.compacted && null_key => {
+                Err(Refused::Failed { class: Class::Message, code: Code::InvalidRecord as i16 })
+            }
             Some(partition) if partition < 0 => {
                 Err(Refused::Failed { class: Class::Message, code: Code::UnknownPartition as i16 })
             }
-            Some(partition) if partition < *partitions => Ok(()),
-            Some(_) => {
+            Some(partition) if partition >= found.partitions => {
                 // the topic may have grown since: the next check looks again
                 routes.remove(topic);
                 Err(Refused::Failed { class: Class::Route, code: Code::UnknownPartition as i16 })
             }
+            _ => Ok(found),
         }
     }
 
@@ -69,7 +66,7 @@ impl Routes {
         let (sender, receiver) = oneshot::channel();
         let mut routes = self.lock();
         match routes.get_mut(topic) {
-            Some(Route::Known(partitions)) => Answer::Ready(Ok(*partitions)),
+            Some(Route::Known(found)) => Answer::Ready(Ok(*found)),
             Some(Route::Failed(class, code)) => Answer::Ready(Err((*class, *code))),
             Some(Route::Asked(waiting)) => {
                 waiting.push(sender);
@@ -86,7 +83,7 @@ impl Routes {
     pub(super) fn learn(&self, topic: &str, found: Lookup) {
         let mut routes = self.lock();
         let before = match found {
-            Ok(partitions) => routes.insert(topic.to_owned(), Route::Known(partitions)),
+            Ok(found) => routes.insert(topic.to_owned(), Route::Known(found)),
             Err((class @ (Class::Route | Class::Message), code)) => {
                 routes.insert(topic.to_owned(), Route::Failed(class, code))
             }
@@ -114,37 +111,24 @@ impl Routes {
         self.lock().retain(|_, route| !matches!(route, Route::Failed(..)));
     }
 
-    /// Names of the topics that exist.
-    pub(super) fn known(&self) -> Vec<String> {
+    /// The smallest limit of the topics that are known.
+    pub(super) fn smallest_limit(&self) -> Option<usize> {
+        let limit = |route: &Route| if let Route::Known(topic) = route { topic.limit } else { None };
+        self.lock().values().filter_map(limit).min()
+    }
+
+    /// Forgets the topics that are known, and names them.
+    pub(super) fn forget_all(&self) -> Vec<String> {
+        let mut routes = self.lock();
         let known = |(topic, route): (&String, &Route)| matches!(route, Route::Known(_)).then(|| topic.clone());
-        self.lock().iter().filter_map(known).collect()
+        let names = routes.iter().filter_map(known).collect();
+        routes.retain(|_, route| !matches!(route, Route::Known(_)));
+        names
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Route>> {
         // every change is one insert or remove: a panic elsewhere leaves the map whole
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Asks the cluster for a topic. Blocks up to `patience`.
-pub(super) fn look_up(client: &Client, topic: &str, patience: Duration) -> Lookup {
-    let metadata = client.client().fetch_metadata(Some(topic), patience).map_err(|error| {
-        let code = error.rdkafka_error_code().unwrap_or(Code::OperationTimedOut);
-        (Class::DestinationDown, code as i16)
-    })?;
-    let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
-        return Err((Class::Route, Code::UnknownTopicOrPartition as i16));
-    };
-    match found.error().map(Code::from) {
-        None | Some(Code::NoError) if found.partitions().is_empty() => {
-            Err((Class::Route, Code::UnknownTopicOrPartition as i16))
-        }
-        // while a leader is elected the topic exists all the same
-        None | Some(Code::NoError | Code::LeaderNotAvailable) => {
-            Ok(i32::try_from(found.partitions().len()).unwrap_or(i32::MAX))
-        }
-        Some(code) if refuses_client(code) => Err((Class::DestinationDown, code as i16)),
-        Some(code) => Err((class_of_unwritten(code), code as i16)),
     }
 }
 
@@ -154,6 +138,10 @@ mod tests {
 
     const MISSING: (Class, i16) = (Class::Route, 3);
 
+    fn partitions(partitions: i32) -> Topic {
+        Topic { partitions, ..Topic::default() }
+    }
+
     fn ready(answer: Answer) -> Lookup {
         let Answer::Ready(lookup) = answer else { panic!("the answer is not known") };
         lookup
@@ -162,25 +150,25 @@ mod tests {
     #[test]
     fn records_wait_for_the_lookup_of_their_topic() {
         let routes = Routes::default();
-        assert_eq!(routes.admit("t", None), Err(Refused::RouteUnknown));
+        assert_eq!(routes.admit("t", None, true), Err(Refused::RouteUnknown));
         let Answer::Ask(mut first) = routes.ask("t") else { panic!("nobody asked before") };
         let Answer::Wait(mut second) = routes.ask("t") else { panic!("asked twice") };
-        assert_eq!(routes.admit("t", None), Err(Refused::RouteUnknown));
-        routes.learn("t", Ok(2));
-        assert_eq!((first.try_recv(), second.try_recv()), (Ok(Ok(2)), Ok(Ok(2))));
-        assert_eq!(routes.admit("t", Some(1)), Ok(()));
-        assert_eq!(ready(routes.ask("t")), Ok(2));
+        assert_eq!(routes.admit("t", None, true), Err(Refused::RouteUnknown));
+        routes.learn("t", Ok(partitions(2)));
+        assert_eq!((first.try_recv(), second.try_recv()), (Ok(Ok(partitions(2))), Ok(Ok(partitions(2)))));
+        assert_eq!(routes.admit("t", Some(1), true), Ok(partitions(2)));
+        assert_eq!(ready(routes.ask("t")), Ok(partitions(2)));
     }
 
     #[test]
     fn a_partition_that_does_not_exist_fails_and_is_looked_up_again() {
         let routes = Routes::default();
-        routes.learn("t", Ok(2));
-        assert_eq!(routes.admit("t", Some(2)), Err(Refused::Failed { class: Class::Route, code: -190 }));
-        assert_eq!(routes.admit("t", Some(2)), Err(Refused::RouteUnknown));
-        routes.learn("t", Ok(3));
-        assert_eq!(routes.admit("t", Some(2)), Ok(()));
-        assert_eq!(routes.admit("t", Some(-1)), Err(Refused::Failed { class: Class::Message, code: -190 }));
+        routes.learn("t", Ok(partitions(2)));
+        assert_eq!(routes.admit("t", Some(2), true), Err(Refused::Failed { class: Class::Route, code: -190 }));
+        assert_eq!(routes.admit("t", Some(2), true), Err(Refused::RouteUnknown));
+        routes.learn("t", Ok(partitions(3)));
+        assert_eq!(routes.admit("t", Some(2), true), Ok(partitions(3)));
+        assert_eq!(routes.admit("t", Some(-1), true), Err(Refused::Failed { class: Class::Message, code: -190 }));
     }
 
     #[test]
@@ -203,6 +191,26 @@ mod tests {
         {
             assert_eq!(ready(routes.ask(name)), Err((Class::Message, 17)), "{name:?}");
         }
-        assert!(routes.known().is_empty());
+        assert!(routes.forget_all().is_empty());
+    }
+
+    #[test]
+    fn a_compacted_topic_takes_no_null_key() {
+        let routes = Routes::default();
+        routes.learn("t", Ok(Topic { compacted: true, ..partitions(1) }));
+        assert_eq!(routes.admit("t", None, true), Err(Refused::Failed { class: Class::Message, code: 87 }));
+        assert!(routes.admit("t", None, false).is_ok());
+    }
+
+    #[test]
+    fn the_smallest_limit_is_that_of_known_topics() {
+        let routes = Routes::default();
+        assert_eq!(routes.smallest_limit(), None);
+        for (name, limit) in [("a", Some(5_000)), ("b", Some(2_000)), ("c", None)] {
+            routes.learn(name, Ok(Topic { limit, ..partitions(1) }));
+        }
+        assert_eq!(routes.smallest_limit(), Some(2_000));
+        assert_eq!(routes.forget_all().len(), 3);
+        assert_eq!(routes.smallest_limit(), None);
     }
 }
