@@ -6,3 +6,4 @@ mod conformance;
 mod harness;
 mod harness_process;
 mod harness_servers;
+mod publisher;
