@@ -29,9 +29,9 @@ enum Op {
     Leave,
 }
 
-/// Whether nothing of the lane is in flight.
+/// Whether nothing of the lane is in flight. A page whose lanes were forgotten may have rows of any.
 pub(super) fn lane_is_quiet(pages: &VecDeque<Page>, lane: LaneId) -> bool {
-    pages.iter().all(|page| !page.parts.contains_key(&lane))
+    pages.iter().all(|page| !page.parts.contains_key(&lane) && !page.parts.is_empty())
 }
 
 impl Keeping {
@@ -86,7 +86,8 @@ impl Worker {
         let lease = self.terms.lease.lease;
         let reader_hangs = self.reader != Reader::Idle && now >= self.reader_since + lease;
         let mark_hangs = self.marking.as_ref().is_some_and(|marking| now >= marking.sent + lease);
-        let hangs = reader_hangs || mark_hangs;
+        let gone = self.sessions != Sessions::Up && now >= self.sessions_since + lease;
+        let hangs = reader_hangs || mark_hangs || gone;
         let lanes: Vec<_> = self.lanes.iter().filter(|_| !hangs).map(|(lane, held)| (*lane, held.generation)).collect();
         Some((Op::Renew(lanes.clone()), Action::Renew(lanes)))
     }
@@ -172,8 +173,9 @@ impl Worker {
     pub(super) fn claimed(&mut self, head: Option<BatchHead>, sent: Moment, now: Moment, out: &mut Vec<Action>) {
         let Some(Op::Claim(lane)) = self.keeping.busy.take() else { return };
         let until = self.terms.lease.trusted_until(sent);
-        // Without sessions or in the middle of a recovery it is taken anew later, under its own name.
-        let welcome = self.sessions == Sessions::Up && self.recovery.is_none() && self.draining == Drain::No;
+        // Without sessions or in the middle of a recovery it is taken anew later, under its own name. One
+        // that comes during a drain is given back at once.
+        let welcome = self.sessions == Sessions::Up && self.recovery.is_none() || self.draining != Drain::No;
         let (Some(head), Some(watched)) = (head, self.watched.get(&lane)) else { return };
         if !welcome || now >= until || head.lane != lane {
             return;

@@ -83,9 +83,9 @@ impl Worker {
 
     pub(super) fn mark_wake(&self) -> Moment {
         match &self.marking {
+            _ if self.sessions != Sessions::Up => Moment::MAX,
             Some(marking) => marking.retry.unwrap_or(Moment::MAX),
-            None if self.sessions == Sessions::Up => self.mark_due(),
-            None => Moment::MAX,
+            None => self.mark_due(),
         }
     }
 

@@ -201,10 +201,7 @@ impl Worker {
         for held in self.lanes.values() {
             wake = wake.min(held.trusted_until);
         }
-        if let Some(page) = self.pages.front() {
-            wake = wake.min(page.sent + self.terms.delivery_deadline);
-        }
-        wake.max(now)
+        wake.min(self.recover_wake()).max(now)
     }
 
     /// How the lanes that are held stand, for status and metrics.

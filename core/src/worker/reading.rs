@@ -43,7 +43,8 @@ impl Worker {
 
     /// A look at the log. It is a tick on the base that stood when it was asked for.
     pub(super) fn sighted(&mut self, sighting: Sighting, now: Moment) {
-        let Reader::Sighting(base) = std::mem::replace(&mut self.reader, Reader::Idle) else { return };
+        let Reader::Sighting(base) = self.reader else { return };
+        self.reader = Reader::Idle;
         if let Some(base) = base {
             let tick = Tick::new(base, &sighting);
             let behind = self.lanes.values().any(|held| held.read.up.is_none() && held.read.is_behind(&sighting));
@@ -61,7 +62,8 @@ impl Worker {
     }
 
     pub(super) fn burnt(&mut self, now: Moment) {
-        let Reader::Burning(seq0) = std::mem::replace(&mut self.reader, Reader::Idle) else { return };
+        let Reader::Burning(seq0) = self.reader else { return };
+        self.reader = Reader::Idle;
         self.renew_base(seq0);
         self.next_sight = now;
     }
@@ -72,11 +74,12 @@ impl Worker {
         self.base = Some(Base { seq0: newest });
     }
 
+    /// A page that was refused reports what it took besides, so that it is still awaited.
     pub(super) fn read_failed(&mut self, now: Moment) {
         if !matches!(self.reader, Reader::Reading(_)) {
             self.reader = Reader::Idle;
         }
-        self.next_sight = now + self.terms.backoff_base;
+        self.paused_until = self.paused_until.max(now + self.terms.backoff_base);
     }
 
     /// Messages flow: look again soon. And learn how many rows fit a page.
@@ -98,10 +101,16 @@ impl Worker {
     /// The base is stale and no mark is coming that would renew it.
     fn burn_wanted(&self, now: Moment) -> Option<i64> {
         let seen = self.seen.as_ref()?.last_id;
-        let Some(base) = self.base else { return Some(seen) };
+        if self.base.is_none() {
+            return Some(seen);
+        }
+        (self.base_is_stale(now) && now >= self.burn_due()).then_some(seen)
+    }
+
+    fn base_is_stale(&self, now: Moment) -> bool {
+        let (Some(base), Some(seen)) = (self.base, &self.seen) else { return false };
         let mark_coming = self.marking.is_some() || !self.pages.is_empty() || self.has_unrecorded();
-        let stale = base.seq0 < seen && !mark_coming && self.someone_at_tick(now);
-        (stale && now >= self.burn_due()).then_some(seen)
+        base.seq0 < seen.last_id && !mark_coming && self.someone_at_tick(now)
     }
 
     fn burn_due(&self) -> Moment {
@@ -203,14 +212,17 @@ impl Worker {
             return self.paused_until;
         }
         for held in self.lanes.values() {
-            if let Flow::Waiting { until, .. } = held.flow {
-                wake = wake.min(until);
+            match held.flow {
+                Flow::Waiting { until, .. } if until > now => wake = wake.min(until),
+                _ => {}
             }
         }
-        if self.may_use_reader(now) && self.reader == Reader::Idle && self.someone_at_tick(now) {
-            wake = wake.min(self.next_sight);
-            if self.base.is_some_and(|base| self.seen.as_ref().is_some_and(|seen| base.seq0 < seen.last_id)) {
-                wake = wake.min(self.burn_due().max(now + self.terms.sight_busy));
+        if self.may_use_reader(now) && self.reader == Reader::Idle {
+            if self.sight_wanted(now) {
+                wake = wake.min(self.next_sight);
+            }
+            if self.base_is_stale(now) {
+                wake = wake.min(self.burn_due());
             }
         }
         wake

@@ -17,6 +17,8 @@ pub(super) struct Recovery {
     applied: bool,
     pub(super) rebuild: bool,
     rebuilding: bool,
+    /// A rebuild failed: not tried again before.
+    rebuild_from: Moment,
 }
 
 impl Worker {
@@ -60,10 +62,20 @@ impl Worker {
         if self.recovery.is_some_and(|recovery| !recovery.applied) {
             self.apply_failures(now, out);
         }
-        self.restore_producer(out);
+        self.restore_producer(now, out);
     }
 
-    fn restore_producer(&mut self, out: &mut Vec<Action>) {
+    pub(super) fn recover_wake(&self) -> Moment {
+        let awaited = self.pages.iter().filter(|page| page.outcome.is_none());
+        let overdue = awaited.map(|page| page.sent + self.terms.delivery_deadline).min();
+        match self.recovery {
+            Some(Recovery { rebuild: true, applied: true, rebuilding: false, rebuild_from, .. }) => rebuild_from,
+            Some(Recovery { purged: true, .. }) => Moment::MAX,
+            _ => overdue.unwrap_or(Moment::MAX),
+        }
+    }
+
+    fn restore_producer(&mut self, now: Moment, out: &mut Vec<Action>) {
         let Some(recovery) = &mut self.recovery else { return };
         recovery.applied = true;
         if self.draining != Drain::No {
@@ -71,7 +83,7 @@ impl Worker {
         } else if !recovery.rebuild {
             self.recovery = None;
             out.push(Action::Resume);
-        } else if !recovery.rebuilding {
+        } else if !recovery.rebuilding && now >= recovery.rebuild_from {
             recovery.rebuilding = true;
             out.push(Action::Rebuild);
         }
@@ -84,7 +96,7 @@ impl Worker {
     pub(super) fn rebuild_failed(&mut self, now: Moment) {
         self.pause(now);
         if let Some(recovery) = &mut self.recovery {
-            recovery.rebuilding = false;
+            (recovery.rebuilding, recovery.rebuild_from) = (false, self.paused_until);
         }
     }
 
@@ -185,9 +197,9 @@ impl Worker {
     pub(super) fn disconnected(&mut self, now: Moment) {
         (self.sessions, self.sessions_since) = (Sessions::Down, now);
         (self.base, self.tick, self.seen) = (None, None, None);
-        if matches!(self.reader, Reader::Sighting(_) | Reader::Burning(_)) {
-            self.reader = Reader::Idle;
-        }
+        (self.sight_pause, self.next_sight) = (self.terms.sight_busy, now);
+        // Also a page: what it took was reported before, and one that was asked for since was never begun.
+        self.reader = Reader::Idle;
         // What was read through the lost session counts for nothing when it is acknowledged.
         for page in &mut self.pages {
             page.parts.clear();

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Action, Flow, LaneId, Moment, Note, RefusedRow};
-use super::{LaneCount, PageReport, Reader, Sessions, SettledPage, Worker};
+use super::{Action, Drain, Flow, LaneId, Moment, Note, RefusedRow};
+use super::{LaneCount, PageReport, Reader, SettledPage, Worker};
 use crate::failure::{Class, Outcome};
 use crate::lane::Generation;
 use crate::page;
@@ -38,18 +38,17 @@ impl Page {
 
 impl Worker {
     pub(super) fn page_read(&mut self, report: PageReport, now: Moment, out: &mut Vec<Action>) {
-        let Reader::Reading(request) = std::mem::replace(&mut self.reader, Reader::Idle) else { return };
+        let Reader::Reading(request) = &self.reader else { return };
+        let request = request.clone();
+        self.reader = Reader::Idle;
         let counts: BTreeMap<LaneId, LaneCount> = report.counts.iter().copied().collect();
         let alone = report.end.rows == 1 && self.pages.is_empty();
         let mut page = Page { slot: request.slot, sent: now, alone, parts: BTreeMap::new(), outcome: None };
-        // What was read through a session that is gone counts for nothing when it is acknowledged.
-        let lanes = if self.sessions == Sessions::Up { &request.lanes[..] } else { &[] };
-        for (lane, _, generation) in lanes {
+        let mut skipped = Vec::new();
+        for (lane, _, generation) in &request.lanes {
             let Some(held) = self.lanes.get_mut(lane).filter(|held| held.generation == *generation) else { continue };
             let before = held.read.clone();
-            for id in &report.skipped {
-                held.skip.remove(id);
-            }
+            skipped.extend(report.skipped.iter().filter(|id| held.skip.remove(id)).map(|id| (*lane, *id)));
             let (after, reading) = page::advance(&before, &request.plan, report.end, report.next_id);
             (held.read, held.reading) = (after.clone(), reading);
             let count = counts.get(lane).copied().unwrap_or_default();
@@ -59,8 +58,7 @@ impl Worker {
         }
         if report.sent > 0 || !page.parts.is_empty() {
             if report.sent == 0 {
-                let acked = Vec::new();
-                page.outcome = Some(SettledPage { slot: request.slot, failures: Vec::new(), acked });
+                page.outcome = Some(SettledPage { slot: request.slot, failures: Vec::new(), acked: skipped });
             }
             self.pages.push_back(page);
         }
@@ -70,7 +68,7 @@ impl Worker {
         let lost = |(lane, _, generation): &(LaneId, _, Generation)| {
             self.lanes.get(lane).is_none_or(|held| held.generation != *generation)
         };
-        if report.sent > 0 && request.lanes.iter().any(lost) {
+        if report.sent > 0 && (request.lanes.iter().any(lost) || self.draining == Drain::Dropping) {
             self.purge(out);
         }
         if report.halted {

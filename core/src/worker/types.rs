@@ -50,7 +50,8 @@ pub enum Input {
     Timer,
     /// Both sessions (reading and marking) are new.
     Connected,
-    /// One of them was lost; the other was dropped with it. Replies that were awaited won't come.
+    /// One of them was lost; the other was dropped with it. Replies that were awaited won't come; what a
+    /// page took before has been reported.
     Disconnected,
     /// Reply to [`Action::LoadNewest`].
     Newest(Vec<BatchHead>),

@@ -136,6 +136,13 @@ impl<S: Store, P: Publisher> Sessions<S, P> {
                 self.page_done(page, Some(end));
                 Ok(())
             }
+            // The pause first, or the next page would be asked for at once.
+            Err(StoreError::Refused(text)) => {
+                self.tell(Input::ReadFailed);
+                self.trouble("read", StoreError::Refused(text));
+                self.page_done(page, None);
+                Ok(())
+            }
             Err(error) => {
                 self.page_done(page, None);
                 Err(error)
