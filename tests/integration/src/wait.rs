@@ -13,6 +13,13 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
+/// Milliseconds since the Unix epoch by the wall clock, to compare with a record's timestamp.
+pub fn unix_ms() -> i64 {
+    #[allow(clippy::disallowed_methods, reason = "the home of the clock in tests")]
+    let now = std::time::SystemTime::now();
+    now.duration_since(std::time::UNIX_EPOCH).expect("the clock is past 1970").as_millis() as i64
+}
+
 /// Looks at `condition` until it is true.
 ///
 /// # Panics

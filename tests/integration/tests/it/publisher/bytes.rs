@@ -1,6 +1,7 @@
 //! What a message is, byte for byte, and where it lands.
 
 use fencepost_integration::kafka::{Kafka, Record};
+use fencepost_integration::wait;
 use fencepost_relay::message::MessageRef;
 use fencepost_relay::publisher::kafka::RecordTime;
 
@@ -151,7 +152,7 @@ async fn b101_record_times_are_milliseconds_of_the_event_or_of_the_sending() {
     assert_eq!(rig.publish(&messages).await, None);
     rig.close().await;
 
-    let before = unix_ms();
+    let before = wait::unix_ms();
     let mut rig = Rig::shared();
     assert_eq!(rig.publish(&[timed(9, 1_700_000_000_123_999)]).await, None);
     rig.close().await;
@@ -161,11 +162,5 @@ async fn b101_record_times_are_milliseconds_of_the_event_or_of_the_sending() {
     assert_eq!(record_of(&records, 1).timestamp_ms, Some(-86_400_001));
     assert_eq!(record_of(&records, 2).timestamp_ms, Some(1), "0 would mean now");
     let sent = record_of(&records, 9).timestamp_ms.expect("a time");
-    assert!((before..=unix_ms()).contains(&sent), "the time of sending");
-}
-
-#[allow(clippy::disallowed_methods, reason = "the wall clock is what the record is compared with")]
-fn unix_ms() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-    since.as_millis() as i64
+    assert!((before..=wait::unix_ms()).contains(&sent), "the time of sending");
 }
