@@ -18,7 +18,7 @@ BEGIN
     END;
   END LOOP;
   IF EXISTS (SELECT FROM pg_roles WHERE oid = to_regrole('"fencepost_owner"') AND rolcanlogin) THEN
-    RAISE EXCEPTION 'role "fencepost_owner" can log in, so its sessions may write id and xid'
+    RAISE EXCEPTION 'the owner role can log in, so its sessions may write id and xid'
       USING HINT = 'ALTER ROLE "fencepost_owner" NOLOGIN, and log in as another role';
   END IF;
   -- who hands objects over must be a member

@@ -60,9 +60,9 @@ pub enum InvalidMessage {
         /// How many it has.
         count: usize,
     },
-    /// PostgreSQL's text holds no NUL.
-    #[error("the name of header {index} (from 0) contains a NUL character; remove it")]
-    HeaderNul {
+    /// PostgreSQL's text holds no NUL, and no other control character belongs into a name.
+    #[error("the name of header {index} (from 0) contains a control character; remove it")]
+    HeaderControl {
         /// Which header, from 0.
         index: usize,
     },

@@ -210,6 +210,14 @@ mod tests {
         Message::builder("t", "t", vec![0; bytes]).build().expect("valid")
     }
 
+    /// Services spawn tasks: the calls' futures can move between threads.
+    #[expect(dead_code, reason = "it only has to compile")]
+    fn futures_are_send(outbox: &Outbox, tx: &mut Transaction<'_, Postgres>, messages: &[Message]) {
+        fn send(_: impl Send) {}
+        send(outbox.enqueue(tx, &messages[0]));
+        send(outbox.enqueue_many(tx, messages));
+    }
+
     #[test]
     fn chunks_have_bounds_and_at_least_one_row() {
         assert_eq!(chunk_rows(&vec![message(1); 1_500]), 1_000);
