@@ -16,3 +16,4 @@ pub mod random;
 pub mod servers;
 mod template;
 pub mod wait;
+pub mod workload;

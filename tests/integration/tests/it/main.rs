@@ -12,3 +12,4 @@ mod publisher;
 mod roles;
 mod rules;
 mod schema;
+mod workload;
