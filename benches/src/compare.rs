@@ -17,6 +17,8 @@ const BASELINE_MIN: [f64; 2] = [35_000.0, 65_000.0];
 /// Raw produce rate (`bench raw`) of a machine on which those rates were seen.
 const RAW_REFERENCE: f64 = 300_000.0;
 
+const RAW_MESSAGES: u64 = 500_000;
+
 /// Options of `bench compare`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CompareArgs {
@@ -70,7 +72,7 @@ pub(crate) async fn run(rig: &Rig, args: &CompareArgs) -> Result<Report> {
 }
 
 async fn raw_rate(rig: &Rig, shape: &Shape) -> Result<f64> {
-    let messages = shape.messages.min(1_000_000);
+    let messages = shape.messages.min(RAW_MESSAGES);
     let (rate, _) = raw::once(rig, messages, shape.keys, shape.payload_bytes, shape.partitions).await?;
     eprintln!("raw produce rate: {rate:.0} messages/s");
     Ok(rate)

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use crate::error::Result;
 use crate::payload::{Feed, key_text};
+use crate::rig::message_id;
 
 const ROWS_PER_TRANSACTION: u64 = 1_000;
 
@@ -58,10 +59,4 @@ async fn into_skip(session: &mut PgConnection, topic: &str, keys: Vec<String>, p
     let insert = sqlx::query(include_str!("../sql/fill_skip.sql")).bind(topic).bind(keys).bind(payloads);
     insert.execute(session).await?;
     Ok(())
-}
-
-/// A message id, as a producer gives it.
-#[allow(clippy::disallowed_methods, reason = "ids of messages are the one thing that a seed must not repeat")]
-pub(crate) fn message_id() -> Uuid {
-    Uuid::now_v7()
 }

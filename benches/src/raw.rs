@@ -22,14 +22,12 @@ use crate::verify::{Tally, read_back};
 
 const RUN: u32 = 1;
 const FLUSH_WITHIN: Duration = Duration::from_secs(60);
-/// Records made before the clock starts, so that making them is no part of it.
-const CHUNK: u64 = 20_000;
 
 /// Options of `bench raw`.
 #[derive(Clone, Debug, Args, Serialize)]
 pub(crate) struct RawArgs {
-    /// Records to produce.
-    #[arg(long, default_value_t = 1_000_000)]
+    /// Records to produce, all of them held in memory.
+    #[arg(long, default_value_t = 500_000)]
     messages: u64,
     /// Keys that they spread over.
     #[arg(long, default_value_t = 10_000)]
@@ -78,8 +76,7 @@ pub(crate) async fn run(rig: &Rig, args: &RawArgs) -> Result<Report> {
 }
 
 /// Records a second from the first send to the last acknowledgement, one thread; and how many are missing.
-///
-/// The time in which the records themselves are made is left out.
+/// All records are made before the clock starts, and held in memory.
 pub(crate) async fn once(
     rig: &Rig,
     messages: u64,
@@ -89,20 +86,14 @@ pub(crate) async fn once(
 ) -> Result<(f64, u64)> {
     let bed = rig.bed(partitions).await?;
     let mut feed = Feed::new(RUN, 0, keys, payload_bytes);
+    let records: Vec<_> = (0..messages).map(|_| feed.next()).map(|(s, p)| (key_text(s.key), p)).collect();
     let producer: BaseProducer<Outcomes> = producer(&rig.brokers)?;
-    let (mut left, mut making_ns) = (messages, 0);
     let start_ns = clock::now_ns();
-    while left > 0 {
-        let made_ns = clock::now_ns();
-        let records: Vec<_> = (0..left.min(CHUNK)).map(|_| feed.next()).map(|(s, p)| (key_text(s.key), p)).collect();
-        making_ns += clock::now_ns() - made_ns;
-        left -= records.len() as u64;
-        for (key, payload) in &records {
-            send(&producer, &bed.topic, key, payload)?;
-        }
+    for (key, payload) in &records {
+        send(&producer, &bed.topic, key, payload)?;
     }
     producer.flush(Timeout::After(FLUSH_WITHIN))?;
-    let seconds = (clock::now_ns() - start_ns - making_ns) as f64 / 1e9;
+    let seconds = (clock::now_ns() - start_ns) as f64 / 1e9;
     if producer.context().failed.load(Ordering::Relaxed) > 0 {
         return Err(Error::other("the broker refused records of the plain producer"));
     }

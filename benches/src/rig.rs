@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use uuid::Uuid;
+
 use crate::cli::Common;
 use crate::database::{Database, Server};
 use crate::error::{Error, Result};
@@ -104,4 +106,10 @@ fn address(name: &str, fallback: &str) -> Result<String> {
 #[allow(clippy::disallowed_methods, reason = "the one random number of the bench that needs no seed")]
 fn fresh_name() -> String {
     format!("fencepost_bench_{:08x}", fastrand::u32(..))
+}
+
+/// A message id, as a producer gives it.
+#[allow(clippy::disallowed_methods, reason = "ids of messages are the one thing that a seed must not repeat")]
+pub(crate) fn message_id() -> Uuid {
+    Uuid::now_v7()
 }

@@ -10,8 +10,9 @@ use tokio::task::JoinSet;
 use crate::clock;
 use crate::database::{Database, backend_pid};
 use crate::error::{Error, Result};
-use crate::fill::{into_log, message_id};
+use crate::fill::into_log;
 use crate::payload::{Feed, key_text};
+use crate::rig::message_id;
 use crate::tail::Board;
 
 /// How much is written, by whom.

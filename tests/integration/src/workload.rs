@@ -63,7 +63,8 @@ impl Workload {
     /// When the database refuses.
     pub async fn prepare(&self, connection: &mut PgConnection) {
         execute(connection, "CREATE TABLE aggregates (key integer PRIMARY KEY, seq bigint NOT NULL)").await;
-        execute(connection, format!("INSERT INTO aggregates SELECT k, 0 FROM generate_series(1, {}) k", self.keys)).await;
+        execute(connection, format!("INSERT INTO aggregates SELECT k, 0 FROM generate_series(1, {}) k", self.keys))
+            .await;
     }
 
     /// Writes, and returns what was written once every transaction has ended. A lost connection is made
@@ -125,12 +126,8 @@ impl Writer {
 
     /// One transaction to its end, noted in the journal whatever the end is.
     async fn transaction(&mut self) {
-        let mut script = Script {
-            workload: &self.workload,
-            outbox: &self.outbox,
-            random: &mut self.random,
-            written: Vec::new(),
-        };
+        let mut script =
+            Script { workload: &self.workload, outbox: &self.outbox, random: &mut self.random, written: Vec::new() };
         let outcome = script.play(&mut self.connection, self.lockless).await;
         let mut written = script.written;
         let fate = match outcome {
