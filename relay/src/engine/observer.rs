@@ -113,6 +113,10 @@ impl Observer {
             Some(outcomes) => outcomes.iter().filter(|outcome| **outcome == Outcome::Acked).count(),
         };
         self.metrics.published_messages.inc_by(acked as u64);
+        for (row, span) in &page.spans {
+            let acked = outcomes.is_none_or(|outcomes| outcomes.get(*row) == Some(&Outcome::Acked));
+            span.in_scope(|| tracing::debug!(acked, "record settled"));
+        }
         if let (None, Some(oldest)) = (outcomes, page.oldest_us) {
             self.metrics.published_bytes.inc_by(bytes.unsigned_abs());
             self.metrics.commit_to_ack.observe((wall_us() - oldest).max(0) as f64 / 1e6);

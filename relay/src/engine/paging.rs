@@ -4,10 +4,13 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use fencepost_core::failure::{Class, Outcome, Persistence};
+use fencepost_core::header;
 use fencepost_core::lane::{Generation, LaneId, Slots};
 use fencepost_core::limits::SLOTS;
 use fencepost_core::page::{PageEnd, PageStop, Span};
 use fencepost_core::worker::{LaneCount, PageReport, PageRequest, RefusedRow, RowFailure, SettledPage};
+
+use tracing::Level;
 
 use super::within;
 use crate::clock::Clock;
@@ -30,6 +33,8 @@ pub(super) struct Taken {
     pub(super) skipped: Vec<(LaneId, i64)>,
     /// When the oldest of them was written, microseconds since the Unix epoch.
     pub(super) oldest_us: Option<i64>,
+    /// By row number: spans of messages whose producer sent a trace context, while they are asked for.
+    pub(super) spans: Vec<(usize, tracing::Span)>,
 }
 
 /// The state of a page while its rows come in. It outlives a lost session, so that what was handed over
@@ -45,6 +50,8 @@ pub(super) struct Paging {
     skipped: Vec<(LaneId, i64)>,
     last_id: i64,
     oldest_us: Option<i64>,
+    traced: bool,
+    spans: Vec<(usize, tracing::Span)>,
     stop: Option<Cut>,
 }
 
@@ -90,6 +97,8 @@ impl Paging {
             skipped: Vec::new(),
             last_id: 0,
             oldest_us: None,
+            traced: tracing::enabled!(Level::DEBUG),
+            spans: Vec::new(),
             stop: None,
         }
     }
@@ -131,6 +140,9 @@ impl Paging {
                 let lane = lane.lane;
                 return self.refused(refused, lane, message);
             }
+            if self.traced && !message.headers.is_empty() {
+                self.spans.extend(message_span(message, lane.lane).map(|span| (self.rows.len(), span)));
+            }
             self.bytes += size;
             self.rows.push((lane.lane, message.id));
             self.oldest_us = Some(self.oldest_us.map_or(message.created_at_us, |us| us.min(message.created_at_us)));
@@ -168,7 +180,18 @@ impl Paging {
                 let (lane, id) = (*lane, *id);
                 self.stop = Some(match publisher.check_route(topic).await {
                     Ok(()) => Cut::Enough,
-                    Err((class, code)) => Cut::Refused(refused_row(lane, id, class, code)),
+                    Err((class, code)) => {
+                        let class_name = class.name();
+                        tracing::warn!(
+                            topic,
+                            lane = lane.0,
+                            id,
+                            class = class_name,
+                            code,
+                            "topic can't be written now"
+                        );
+                        Cut::Refused(refused_row(lane, id, class, code))
+                    }
                 });
             }
             _ => {}
@@ -196,12 +219,30 @@ impl Paging {
             },
             next_id,
         };
-        Taken { report: Some(report), rows: self.rows, skipped: self.skipped, oldest_us: self.oldest_us }
+        Taken {
+            report: Some(report),
+            rows: self.rows,
+            skipped: self.skipped,
+            oldest_us: self.oldest_us,
+            spans: self.spans,
+        }
     }
 }
 
 fn refused_row(lane: LaneId, id: i64, class: Class, code: i16) -> RefusedRow {
     RefusedRow { lane, id, outcome: Outcome::Failed { class, persistence: Persistence::Not, code } }
+}
+
+/// From the page to the outcome, under the producer's own trace context.
+fn message_span(message: &MessageRef<'_>, lane: LaneId) -> Option<tracing::Span> {
+    let (_, value) = message.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(header::TRACEPARENT))?;
+    let traceparent = std::str::from_utf8((*value)?).ok().filter(|text| is_traceparent(text))?;
+    Some(tracing::debug_span!("message", traceparent, message_id = %message.message_id, id = message.id, lane = lane.0))
+}
+
+/// W3C trace context, version 00: only hexadecimal digits and hyphens reach a log.
+fn is_traceparent(text: &str) -> bool {
+    text.len() == 55 && text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
 /// Value of the fence header.
