@@ -15,6 +15,7 @@ mod reader;
 mod row;
 mod sql;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -37,7 +38,6 @@ pub struct PostgresStore {
 }
 
 /// Where to connect and what to check there.
-#[derive(Debug)]
 struct Target {
     settings: PostgresSettings,
     options: PgConnectOptions,
@@ -73,6 +73,13 @@ impl Store for PostgresStore {
     async fn keeper(&self) -> Result<PostgresKeeper, StoreError> {
         let session = self.target.connect(false).await?;
         Ok(PostgresKeeper::new(session, self.target.schema()))
+    }
+}
+
+/// sqlx's options would print the password.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
     }
 }
 

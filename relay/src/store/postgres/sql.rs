@@ -10,9 +10,11 @@ use sqlx::AssertSqlSafe;
 pub(super) struct Sql(Arc<str>);
 
 impl Sql {
-    /// The statement for one schema.
+    /// The statement for one schema, without the file's header comment: the server shows a statement's first
+    /// kilobyte to whoever looks for it.
     pub(super) fn new(schema: &Schema, template: &'static str) -> Self {
-        Sql(schema.qualify(template).into())
+        let lines: Vec<&str> = template.lines().skip_while(|line| line.starts_with("--")).collect();
+        Sql(schema.qualify(&lines.join("\n")).into())
     }
 
     /// The statement for sqlx. Its only variable part is a quoted identifier.

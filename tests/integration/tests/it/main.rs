@@ -12,4 +12,5 @@ mod publisher;
 mod roles;
 mod rules;
 mod schema;
+mod store;
 mod workload;

@@ -13,7 +13,7 @@ SELECT d.lane, d.n, 'mark', l.generation, l.owner, $2::uuid, p.eff,
        AS d (lane, n, generation, lo, lo_seq0, up, up_seq0, up_seq1, cursor_id, messages, bytes, took_ms)
   JOIN "fencepost".lanes l
     ON l.lane = d.lane AND l.owner = $1 AND l.generation = d.generation AND l.lease_expires_at > clock_timestamp()
-  JOIN "fencepost".batches p ON p.lane = d.lane AND p.n = d.n - 1 AND p.open IS NULL
- WHERE NOT EXISTS (SELECT FROM "fencepost".batches q WHERE q.lane = d.lane AND q.n >= d.n)
+  JOIN LATERAL (SELECT x.n, x.eff, x.open FROM "fencepost".batches x WHERE x.lane = d.lane ORDER BY x.n DESC LIMIT 1) p
+    ON p.n = d.n - 1 AND p.open IS NULL
     ON CONFLICT (lane, n) DO NOTHING
 RETURNING lane
