@@ -208,6 +208,7 @@ pub fn postgres_settings(config: &Config, source: &SourceConfig) -> PostgresSett
         connect_timeout: source.connect_timeout,
         statement_timeout: source.statement_timeout,
         lock_timeout: source.lock_timeout,
+        wait_for_flush: source.wait_for_flush,
     }
 }
 

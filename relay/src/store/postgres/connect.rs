@@ -46,6 +46,8 @@ pub struct PostgresSettings {
     pub statement_timeout: Duration,
     /// The server ends longer waits for a lock. At most `statement_timeout`.
     pub lock_timeout: Duration,
+    /// Hold what is visible until it is on disk.
+    pub wait_for_flush: bool,
 }
 
 impl PostgresSettings {
@@ -61,6 +63,7 @@ impl PostgresSettings {
             connect_timeout: Duration::from_secs(10),
             statement_timeout,
             lock_timeout: statement_timeout / 2,
+            wait_for_flush: false,
         }
     }
 

@@ -7,6 +7,7 @@ mod admin;
 mod check;
 mod connect;
 mod error;
+mod flush;
 mod keeper;
 mod marker;
 pub mod migrate;

@@ -1,8 +1,7 @@
 //! Reads the log through one connection: sightings, burns, and pages straight into the taker.
 //!
 //! A page whose taker broke leaves rows in the connection. A few are read past; when more could follow
-//! than is worth it, or the page's future was dropped midway, the connection is *replaced* before
-//! its next use, while the old one is still open: as long as the server still runs the old session, it
+//! than is worth it, or the page's future was dropped midway, the connection is *replaced*, while the old one is still open: as long as the server still runs the old session, it
 //! is the same server without a restart, and ticks and positions stay good.
 
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use super::Target;
 use super::check::sequence_changed;
 use super::connect::Session;
 use super::error::{of_statement, pooler};
+use super::flush;
 use super::position::{column, snapshot};
 use super::row::{Take, lend};
 use super::sql::Sql;
@@ -126,7 +126,11 @@ impl LogReader for PostgresReader {
             session.give_up();
             return Err(error);
         }
-        Ok(Sighting { snapshot: snapshot(column(&row, 0)?)?, last_id: column(&row, 1)? })
+        let sighting = Sighting { snapshot: snapshot(column(&row, 0)?)?, last_id: column(&row, 1)? };
+        if self.target.settings.wait_for_flush {
+            flush::wait(self.session().await?).await?;
+        }
+        Ok(sighting)
     }
 
     async fn burn(&mut self) -> Result<(), StoreError> {
@@ -154,6 +158,8 @@ impl LogReader for PostgresReader {
         let read = async |connection: &mut PgConnection| page(connection, &sql, arguments, plan.rows_max, take).await;
         let (end, drained) = self.session.attempt(read).await?;
         self.midway = !drained;
+        // At once: no statement stays open on the server while the broker is awaited.
+        self.session().await?;
         Ok(end)
     }
 
