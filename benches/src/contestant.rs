@@ -39,6 +39,7 @@ impl Contestant {
         match self {
             Contestant::Relay(RelaySetup { cloudevents: true, .. }) => "relay".to_owned(),
             Contestant::Relay(_) => "relay, own headers only".to_owned(),
+            Contestant::Baseline { workers: 1 } => "baseline, 1 worker".to_owned(),
             Contestant::Baseline { workers } => format!("baseline, {workers} workers"),
         }
     }
@@ -53,7 +54,7 @@ impl Contestant {
 
     /// Whether it promises order per key.
     pub(crate) fn is_ordered(self) -> bool {
-        self != Contestant::Baseline { workers: 4 } && !matches!(self, Contestant::Baseline { workers: 2.. })
+        !matches!(self, Contestant::Baseline { workers: 2.. })
     }
 
     /// Makes its tables in a fresh database.

@@ -53,6 +53,7 @@ impl fmt::Display for ServerFacts {
 pub(crate) struct Counters {
     pub(crate) wal_bytes: i64,
     pub(crate) next_xid: i64,
+    pub(crate) other_transactions: i64,
 }
 
 impl Server {

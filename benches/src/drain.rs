@@ -94,6 +94,7 @@ impl Drained {
             Cell::new("broker us/msg", self.us(self.usage.broker_cpu_s), 2),
             Cell::new("WAL B/msg", self.usage.wal_bytes / self.messages, 1),
             Cell::new("xids", self.usage.xids, 0),
+            Cell::new("others' tx", self.usage.other_transactions, 0),
             Cell::new("peak MiB", self.peak_rss_mib, 1),
             Cell::count("lost", self.check.lost),
             Cell::count("repeated", self.check.repeated),

@@ -82,6 +82,7 @@ fn row(label: &str, usage: &Usage, peak_rss_mib: f64) -> Run {
         Cell::new("broker %", usage.percent(usage.broker_cpu_s), 2),
         Cell::new("WAL B", usage.wal_bytes, 0),
         Cell::new("xids", usage.xids, 0),
+        Cell::new("others' tx", usage.other_transactions, 0),
         Cell::new("peak MiB", peak_rss_mib, 1),
     ];
     Run { label: label.to_owned(), cells }

@@ -27,6 +27,7 @@ pub(crate) struct Reading {
     broker: CpuNs,
     wal_bytes: i64,
     next_xid: i64,
+    other_transactions: i64,
 }
 
 /// What happened between two readings.
@@ -39,6 +40,8 @@ pub(crate) struct Usage {
     pub(crate) broker_cpu_s: f64,
     pub(crate) wal_bytes: f64,
     pub(crate) xids: f64,
+    /// Transactions in other databases: far above one a second means that the server was not ours alone.
+    pub(crate) other_transactions: f64,
 }
 
 impl Meter<'_> {
@@ -52,6 +55,7 @@ impl Meter<'_> {
             broker: self.rig.broker.map_or(0, host::cpu),
             wal_bytes: counters.wal_bytes,
             next_xid: counters.next_xid,
+            other_transactions: counters.other_transactions,
         })
     }
 }
@@ -67,6 +71,7 @@ impl Reading {
             broker_cpu_s: seconds(self.broker, earlier.broker),
             wal_bytes: (self.wal_bytes - earlier.wal_bytes) as f64,
             xids: (self.next_xid - earlier.next_xid) as f64,
+            other_transactions: (self.other_transactions - earlier.other_transactions) as f64,
         }
     }
 }
