@@ -26,9 +26,7 @@ pub(super) struct Shared {
     pub(super) slots: Slots,
     pub(super) routes: Routes,
     pub(super) scrubber: Scrubber,
-    /// Outcomes so far, acknowledged ones among them.
-    pub(super) outcomes: AtomicU64,
-    pub(super) acked: AtomicU64,
+    acked: AtomicU64,
     /// Whether somebody waits for room; keeps the wake-up off the hot path.
     pub(super) room_wanted: AtomicBool,
     pub(super) room: Notify,
@@ -44,7 +42,6 @@ impl Shared {
             slots,
             routes: Routes::default(),
             scrubber,
-            outcomes: AtomicU64::new(0),
             acked: AtomicU64::new(0),
             room_wanted: AtomicBool::new(false),
             room: Notify::new(),
@@ -82,6 +79,9 @@ impl Shared {
 /// One producer's context.
 pub(super) struct Context {
     shared: Arc<Shared>,
+    /// Records taken, and outcomes told, so far.
+    taken: AtomicU64,
+    outcomes: AtomicU64,
     /// A record failed, or the producer was purged: nothing more is handed over.
     halted: AtomicBool,
     /// It was purged: sequences are lost, only a rebuild helps.
@@ -103,6 +103,8 @@ impl Context {
         let no = || AtomicBool::new(false);
         Context {
             shared,
+            taken: AtomicU64::new(0),
+            outcomes: AtomicU64::new(0),
             halted: no(),
             purged: no(),
             fatal: no(),
@@ -111,6 +113,22 @@ impl Context {
             solo: no(),
             retired: no(),
         }
+    }
+
+    /// The producer has taken a record.
+    pub(super) fn note_taken(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Outcomes told so far.
+    pub(super) fn outcomes(&self) -> u64 {
+        self.outcomes.load(Ordering::Acquire)
+    }
+
+    /// Records taken whose outcome was not told yet.
+    pub(super) fn in_flight(&self) -> u64 {
+        // an outcome may be told before its record is counted
+        self.taken.load(Ordering::Relaxed).saturating_sub(self.outcomes())
     }
 
     pub(super) fn halted(&self) -> bool {
@@ -198,7 +216,7 @@ impl Context {
         if self.shared.slots.finish(slot, row, outcome) {
             self.shared.tell(Event::Settled(slot));
         }
-        self.shared.outcomes.fetch_add(1, Ordering::Relaxed);
+        self.outcomes.fetch_add(1, Ordering::Release);
         self.shared.wake_room();
     }
 

@@ -70,11 +70,6 @@ impl Line {
         self.client.purge(everything());
     }
 
-    /// Records whose outcome was not taken yet.
-    pub(super) fn in_flight(&self) -> i32 {
-        self.client.in_flight_count()
-    }
-
     /// Ends the producer: what it still holds gets its outcome. **Blocks**, usually up to a second and for
     /// as long as a broker's thread hangs in the operating system: never on the runtime's thread.
     pub(super) fn retire(self) {

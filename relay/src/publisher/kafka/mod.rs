@@ -119,8 +119,7 @@ impl KafkaPublisher {
 
     /// Records whose outcome has not come yet, for a metric. Does not block.
     pub fn in_flight(&self) -> u64 {
-        let line = self.inner.line();
-        line.as_ref().map_or(0, |line| u64::try_from(line.in_flight()).unwrap_or_default())
+        self.inner.line().as_ref().map_or(0, |line| line.context().in_flight())
     }
 
     /// `batch.size` in bytes of the newest producer: it shrinks after a broker found a batch too large.
@@ -144,7 +143,7 @@ impl KafkaPublisher {
     pub async fn close(&self, grace: Duration) -> bool {
         let Some(line) = self.inner.line().take() else { return true };
         // with nothing in flight there is no outcome to wait for
-        let idle = line.in_flight() == 0;
+        let idle = line.context().in_flight() == 0;
         let ended = retire(line);
         idle || matches!(timeout(grace, ended).await, Ok(Ok(())))
     }
@@ -170,7 +169,7 @@ impl KafkaPublisher {
             return Err(Refused::Failed { class: Class::Message, code: Code::MessageSizeTooLarge as i16 });
         }
         // only the broker knows: alone, it harms no neighbour and nothing overtakes it
-        if line.in_flight() > 0 {
+        if line.context().in_flight() > 0 {
             return Err(Refused::Full);
         }
         line.context().note_solo();
@@ -206,7 +205,10 @@ impl Publisher for KafkaPublisher {
             headers: Some(self.headers.build(fence, message)),
             delivery_opaque: slot << 32 | row as usize,
         };
-        line.client().send(record).map_err(|(error, _)| refused(&error, line.context(), routes, message.topic))
+        let taken = line.client().send(record);
+        taken.map_err(|(error, _)| refused(&error, line.context(), routes, message.topic))?;
+        line.context().note_taken();
+        Ok(())
     }
 
     fn seal(&self, slot: PageSlot, sent: u32) {
@@ -235,7 +237,7 @@ impl Publisher for KafkaPublisher {
 
     async fn room(&self) {
         let shared = &self.inner.shared;
-        let outcomes = shared.outcomes.load(Ordering::Relaxed);
+        let outcomes = self.inner.line().as_ref().map_or(0, |line| line.context().outcomes());
         let told = self.room_seen.swap(outcomes, Ordering::Relaxed) != outcomes;
         if !told {
             shared.room_wanted.store(true, Ordering::Release);
