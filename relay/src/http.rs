@@ -120,6 +120,10 @@ fn answer(sight: &Sight, wanted: impl Fn(&SourceStatus) -> bool) -> Response {
 }
 
 async fn metrics(State(sight): State<Sight>) -> Response {
+    for status in sight.board.sources() {
+        let ready = status.reasons(Clock.now(), sight.stall_after).is_empty();
+        sight.metrics.set_status(&status.name, status.database.is_ok(), status.destination.is_ok(), ready);
+    }
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], sight.metrics.text()).into_response()
 }
 

@@ -87,7 +87,6 @@ impl Metrics {
         let gauge = |spec: &Spec| self.gauge(spec).with_label_values(&[name]);
         SourceMetrics {
             up: gauge(&spec::SOURCE_UP),
-            ready: gauge(&spec::SOURCE_READY),
             destination_up: gauge(&spec::DESTINATION_UP),
             lag_messages: gauge(&spec::LAG_MESSAGES),
             lag_seconds: found(&self.seconds, &spec::LAG_SECONDS).with_label_values(&[name]),
@@ -112,6 +111,15 @@ impl Metrics {
             generations: self.gauge(&spec::LANE_GENERATION).clone(),
             stopped: self.gauge(&spec::LANE_STOPPED).clone(),
             name: name.to_owned(),
+        }
+    }
+
+    /// What a source's status says, so that these gauges and `/ready` never differ.
+    pub fn set_status(&self, name: &str, database: bool, destination: bool, ready: bool) {
+        for (spec, is_so) in
+            [(spec::SOURCE_UP, database), (spec::DESTINATION_UP, destination), (spec::SOURCE_READY, ready)]
+        {
+            self.gauge(&spec).with_label_values(&[name]).set(i64::from(is_so));
         }
     }
 
@@ -141,8 +149,6 @@ fn found<'a, T>(list: &'a [(&'static str, T)], spec: &Spec) -> &'a T {
 pub struct SourceMetrics {
     /// 1 while all sessions to the database stand.
     pub up: IntGauge,
-    /// 1 while the source is ready.
-    pub ready: IntGauge,
     /// 1 while Kafka answers.
     pub destination_up: IntGauge,
     /// Messages that wait, an upper bound.
@@ -239,6 +245,7 @@ mod tests {
         let source = metrics.source("main");
         source.lane_held(LaneId(3), Generation(7));
         source.lane_stopped(LaneId(3), Class::Route);
+        metrics.set_status("main", true, true, false);
         let text = metrics.text();
         for spec in &ALL {
             let kind = spec.kind.name();
@@ -253,7 +260,7 @@ mod tests {
         for spec in &ALL {
             let bounded = |label: &&str| ["source", "lane", "class", "reason"].contains(label);
             let is_build = spec.name == spec::BUILD_INFO.name;
-            assert!(spec.labels.iter().all(|label| bounded(label)) || is_build, "{}", spec.name);
+            assert!(spec.labels.iter().all(bounded) || is_build, "{}", spec.name);
         }
     }
 

@@ -76,7 +76,7 @@ pub fn init(log: &Log) -> Result<(), TelemetryError> {
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     }
     .map_err(|error| TelemetryError(error.to_string()))?;
-    std::panic::set_hook(Box::new(|info| log_panic(info)));
+    std::panic::set_hook(Box::new(log_panic));
     Ok(())
 }
 

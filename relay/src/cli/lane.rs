@@ -1,6 +1,6 @@
 //! `fencepost lane`
 
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use fencepost_core::lane::LaneId;
 
 use super::{CliError, Exit, Output};
@@ -20,6 +20,8 @@ pub enum Lane {
         json: bool,
     },
     /// Make lanes that are missing, and give a position to lanes that have none.
+    ///
+    /// Without --yes it only says what it would do.
     Init(Init),
     /// Free a lane whose owner is gone, before its lease ends by itself.
     Release {
@@ -35,17 +37,16 @@ pub enum Lane {
     },
 }
 
-/// Make lanes that are missing, and give a position to lanes that have none.
-///
-/// Without --yes it only says what it would do.
+/// What `lane init` is told.
 #[derive(Debug, Args)]
-#[group(id = "at", required = true, multiple = false, args = ["from_beginning", "after_id"])]
+#[group(skip)]
+#[command(group = ArgGroup::new("at").required(true).args(["from_beginning", "after_id"]))]
 pub struct Init {
     /// Start with the first message that is still in the log: messages may be published again.
     #[arg(long)]
     pub from_beginning: bool,
-    /// Start after this id. Messages up to it count as delivered, also those whose transaction is still open; all
-    /// above it are published, whenever their transaction commits.
+    /// Start after this id. Messages up to it that are committed by now count as delivered; all others are published,
+    /// also those below it whose transaction is still open.
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(i64).range(0..))]
     pub after_id: Option<i64>,
     /// Which source; may be left out where there is one.

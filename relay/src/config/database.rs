@@ -248,12 +248,12 @@ pub(super) fn of_source(tree: &Tree, source: usize) -> Result<Database, ConfigEr
         },
     };
     complete(&mut database, &text);
-    let missing = [("host", &database.host), ("user", &database.user), ("database name", &database.name)];
+    let missing = [("host", &database.host), ("user", &database.user), ("database", &database.name)];
     if let Some((what, _)) = missing.into_iter().find(|(_, value)| value.is_empty()) {
         let name = text("name").unwrap_or_default();
         let env = format!("FENCEPOST__SOURCE__{source}__URL");
         let text = format!(
-            "source {name:?} has no {what}: give it a url, in url_file, url_env or {env}, or host, database and user"
+            "source {name:?} names no database ({what} is missing): give it a url, in url_file, url_env or {env}, or host, database and user"
         );
         return Err(ConfigErrors::one(tree.origin(&path("name")).cloned(), text));
     }

@@ -314,7 +314,11 @@ fn a_secret_that_is_not_there_is_a_fault() {
         assert!(text.contains(expected), "{expected}\n{text}");
     }
     let none = load(&Inputs::default(), &Environment::default()).map(drop).expect_err("no database").to_string();
-    assert!(none.contains("source \"main\" has no host") && none.contains("FENCEPOST__SOURCE__0__URL"), "{none}");
+    assert!(
+        none.contains("source \"main\" names no database (host is missing)")
+            && none.contains("FENCEPOST__SOURCE__0__URL"),
+        "{none}"
+    );
 }
 
 #[test]

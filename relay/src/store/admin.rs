@@ -120,13 +120,13 @@ pub struct InitLanes {
 pub enum InitAt {
     /// At the first message that is still in the log: messages may be published again.
     Beginning,
-    /// After this id: every message with an id up to it counts as delivered, **also one whose transaction is
-    /// still open now**; every message above it is published, whenever its transaction commits.
+    /// After this id: every message with an id up to it that is committed now counts as delivered. Everything
+    /// else is published: what is above the id, and what is below it in a transaction that is still open.
     AfterId(i64),
 }
 
 impl InitAt {
-    /// The id after which rows are read. The position's snapshot sees nothing, so this id alone decides.
+    /// The id after which rows are read.
     pub fn id(self) -> i64 {
         match self {
             InitAt::Beginning => 0,

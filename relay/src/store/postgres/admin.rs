@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-use fencepost_core::lane::{Generation, LaneId, Owner, Slots};
+use fencepost_core::lane::{Generation, LaneId, Owner};
+use fencepost_core::position::{Base, Position, Sighting, Tick};
 use fencepost_core::schema::Schema;
 use sqlx::Connection;
 use sqlx::postgres::{PgConnection, PgRow};
 
 use super::connect::Session;
 use super::error::{of_connect, of_statement};
-use super::position::column;
+use super::position::{column, snapshot};
 use super::sql::Sql;
 use super::{PostgresStore, within};
 use crate::store::StoreError;
 use crate::store::admin::{
-    Admin, InitError, InitLanes, InitReport, LaneStatus, PositionIds, RelayStatus, SourceFacts, lanes_to_position,
-    missing_lanes,
+    Admin, InitAt, InitError, InitLanes, InitReport, LaneStatus, PositionIds, RelayStatus, SourceFacts,
+    lanes_to_position, missing_lanes,
 };
 
 /// Rows that the backlog's look goes through at most, per lane.
@@ -40,6 +41,8 @@ struct Statements {
     make_lane: Sql,
     position: Sql,
     release: Sql,
+    sight: Sql,
+    burn: Sql,
 }
 
 impl Statements {
@@ -54,6 +57,8 @@ impl Statements {
             make_lane: sql(include_str!("sql/admin_make_lane.sql")),
             position: sql(include_str!("sql/admin_position.sql")),
             release: sql(include_str!("sql/admin_release.sql")),
+            sight: sql(include_str!("sql/sight.sql")),
+            burn: sql(include_str!("sql/burn.sql")),
         }
     }
 }
@@ -113,7 +118,7 @@ impl Admin for PostgresAdmin {
     async fn init_lanes(&mut self, init: InitLanes) -> Result<InitReport, InitError> {
         let sql = &self.sql;
         // A refusal is an answer and not an error of the session, hence the nested result.
-        let work = async |connection: &mut PgConnection| match init_lanes(connection, sql, init).await {
+        let work = async |connection: &mut PgConnection| match init_at(connection, sql, init).await {
             Err(InitError::Store(error)) => Err(error),
             answer => Ok(answer),
         };
@@ -177,31 +182,59 @@ fn relay(row: &PgRow) -> Result<RelayStatus, StoreError> {
     })
 }
 
+/// Takes a tick where one is needed, before the repair: its transaction id must be committed by then.
+async fn init_at(connection: &mut PgConnection, sql: &Statements, init: InitLanes) -> Result<InitReport, InitError> {
+    let fault = |e: sqlx::Error| InitError::Store(of_statement(&e));
+    let position = match init.at {
+        InitAt::Beginning => Position::beginning(),
+        InitAt::AfterId(cursor) => {
+            let base = Base { seq0: sight(connection, sql).await?.last_id };
+            sqlx::query(sql.burn.get()).execute(&mut *connection).await.map_err(fault)?;
+            let up = Tick::new(base, &sight(connection, sql).await?);
+            Position { cursor, ..Position::beginning().opened(up) }
+        }
+    };
+    init_lanes(connection, sql, init, &position).await
+}
+
+async fn sight(connection: &mut PgConnection, sql: &Statements) -> Result<Sighting, StoreError> {
+    let row = sqlx::query(sql.sight.get()).fetch_one(connection).await.map_err(|e| of_statement(&e))?;
+    Ok(Sighting { snapshot: snapshot(column(&row, 0)?)?, last_id: column(&row, 1)? })
+}
+
 /// Plans and repairs under one lock. An error, a refusal and a dry run end in a rollback.
-async fn init_lanes(connection: &mut PgConnection, sql: &Statements, init: InitLanes) -> Result<InitReport, InitError> {
+async fn init_lanes(
+    connection: &mut PgConnection,
+    sql: &Statements,
+    init: InitLanes,
+    position: &Position,
+) -> Result<InitReport, InitError> {
     let fault = |e: sqlx::Error| InitError::Store(of_statement(&e));
     let mut tx = connection.begin().await.map_err(fault)?;
     sqlx::query(sql.lock.get()).execute(&mut *tx).await.map_err(fault)?;
     let (facts, numbers_used_to) = facts(&mut tx, sql).await?;
-    let there: Vec<(LaneId, Slots)> =
-        lanes(&mut tx, sql).await?.into_iter().map(|lane| (lane.lane, lane.slots)).collect();
+    let there = lanes(&mut tx, sql).await?.into_iter().map(|lane| (lane.lane, lane.slots)).collect::<Vec<_>>();
     let made = missing_lanes(&there, numbers_used_to);
     for (lane, slots) in &made {
         let query = sqlx::query(sql.make_lane.get()).bind(lane.0);
         let query = query.bind(i16::from(*slots.start())).bind(i16::from(*slots.end()));
         query.execute(&mut *tx).await.map_err(fault)?;
     }
-    let all = lanes(&mut tx, sql).await?;
-    let positioned = match lanes_to_position(&all, init, facts.newest_id) {
-        // Lanes whose batch rows survived go on where these stand.
-        Err(InitError::Refused { .. }) if !made.is_empty() && all.iter().all(|lane| lane.position.is_some()) => {
-            Vec::new()
-        }
-        answer => answer?,
-    };
-    let numbers: Vec<i16> = positioned.iter().map(|lane| lane.0).collect();
-    let query = sqlx::query(sql.position.get()).bind(numbers).bind(init.at.id());
-    query.execute(&mut *tx).await.map_err(fault)?;
+    // An id above the tick's is refused too: rows between the two would be skipped unseen.
+    let newest_id = position.up.as_ref().map_or(facts.newest_id, |up| up.seq1);
+    let positioned = choose(&lanes(&mut tx, sql).await?, init, newest_id, !made.is_empty())?;
+    let up = position.up.as_ref();
+    let query = sqlx::query(sql.position.get()).bind(positioned.iter().map(|lane| lane.0).collect::<Vec<i16>>());
+    let query = query.bind(up.map(|up| up.snapshot.to_string())).bind(up.map(|up| up.seq0)).bind(up.map(|up| up.seq1));
+    query.bind(position.cursor).execute(&mut *tx).await.map_err(fault)?;
     if init.dry_run { tx.rollback().await } else { tx.commit().await }.map_err(fault)?;
-    Ok(InitReport { made, positioned, newest_id: facts.newest_id })
+    Ok(InitReport { made, positioned, newest_id })
+}
+
+/// The lanes to position. None is fine where lanes were made whose batch rows survived: they go on where these stand.
+fn choose(all: &[LaneStatus], init: InitLanes, newest_id: i64, made: bool) -> Result<Vec<LaneId>, InitError> {
+    if made && !init.force && all.iter().all(|lane| lane.position.is_some()) {
+        return Ok(Vec::new());
+    }
+    lanes_to_position(all, init, newest_id)
 }

@@ -2,10 +2,13 @@
 //! when a file of this folder is missing below.
 
 mod architecture;
+mod cli;
+mod config;
 mod conformance;
 mod harness;
 mod harness_process;
 mod harness_servers;
+mod http;
 mod producer;
 mod producer_refusals;
 mod publisher;
