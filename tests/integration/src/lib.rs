@@ -9,6 +9,8 @@ mod acl;
 pub mod conformance;
 pub mod database;
 pub mod env;
+pub mod evidence;
+pub mod fleet;
 pub mod kafka;
 pub mod process;
 pub mod proxy;

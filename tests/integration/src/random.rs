@@ -13,6 +13,12 @@ pub fn seed() -> u64 {
     fastrand::u64(..)
 }
 
+/// 128 random bits: an id that nobody has given before.
+pub fn bits() -> u128 {
+    #[allow(clippy::disallowed_methods, reason = "the home of randomness in tests")]
+    fastrand::u128(..)
+}
+
 /// A TCP port on loopback that nobody listened on a moment ago. It lies below the range from which
 /// systems take the ports of outgoing connections, so that none of those takes it before its server does.
 ///

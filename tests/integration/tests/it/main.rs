@@ -5,6 +5,7 @@ mod architecture;
 mod cli;
 mod config;
 mod conformance;
+mod crash;
 mod harness;
 mod harness_process;
 mod harness_servers;

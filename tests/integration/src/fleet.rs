@@ -1,0 +1,217 @@
+//! Relays at work: a source (a database and a topic of one test) and as many real `fencepost run` processes
+//! on it as a test likes, watched through SQL, `/ready` and `/metrics`.
+
+use std::time::Duration;
+
+use fencepost_relay::failpoint::Point;
+use sqlx::PgConnection;
+
+use crate::database::TestDatabase;
+use crate::kafka::{Kafka, TestTopic};
+use crate::process::{Fencepost, Launch, http_get};
+use crate::{env, random, wait};
+
+/// For what should take a moment, on a busy machine.
+pub const SOON: Duration = Duration::from_secs(30);
+/// Lanes that the migrations make.
+pub const LANES: usize = 8;
+
+/// What the relays of one test work on, and how they are set up.
+pub struct Site {
+    /// The outbox.
+    pub database: TestDatabase,
+    /// Where its messages go.
+    pub topic: TestTopic,
+    url: String,
+    brokers: String,
+    settings: Vec<String>,
+}
+
+/// How long leases last, and what else follows from it.
+#[derive(Clone, Copy)]
+pub enum Lease {
+    /// A second: the shortest that may be configured, for tests that wait for it to run out.
+    Short,
+    /// Two seconds: a busy machine does not lose it by accident as easily.
+    Medium,
+    /// A minute: a lane that changes hands sooner was given back.
+    Long,
+}
+
+impl Lease {
+    /// Its length.
+    pub fn length(self) -> Duration {
+        Duration::from_secs(match self {
+            Lease::Short => 1,
+            Lease::Medium => 2,
+            Lease::Long => 60,
+        })
+    }
+
+    fn settings(self) -> Vec<String> {
+        let (renew, margin, statement) = match self {
+            Lease::Short => ("200ms", "100ms", "500ms"),
+            Lease::Medium => ("400ms", "200ms", "1s"),
+            Lease::Long => ("500ms", "2s", "5s"),
+        };
+        vec![
+            format!("lease.length={}s", self.length().as_secs()),
+            format!("lease.renew={renew}"),
+            format!("lease.margin={margin}"),
+            format!("source.0.statement_timeout={statement}"),
+            format!("source.0.lock_timeout={statement}"),
+        ]
+    }
+}
+
+impl Site {
+    /// A database and a topic of four partitions on the shared servers.
+    ///
+    /// # Panics
+    /// When they can't be made.
+    pub async fn new(name_hint: &str, lease: Lease) -> Self {
+        let database = TestDatabase::create(name_hint).await;
+        let topic = Kafka::shared().topic(name_hint, 4).await;
+        Self::of(database, topic, &env::kafka(), lease)
+    }
+
+    /// On this database and this topic, which relays reach through `brokers`. Retries are quick.
+    pub fn of(database: TestDatabase, topic: TestTopic, brokers: &str, lease: Lease) -> Self {
+        let url = database.url();
+        let mut settings = lease.settings();
+        // small pages: several are in flight whenever something happens
+        settings.extend(["retry.base=20ms", "retry.cap=500ms", "source.0.page_rows=100"].map(String::from));
+        Site { database, topic, url, brokers: brokers.into(), settings }
+    }
+
+    /// Relays get this setting too, as `key=value`.
+    pub fn with(mut self, setting: &str) -> Self {
+        self.settings.push(setting.into());
+        self
+    }
+
+    /// Relays reach the database at this address, `host:port`: through a proxy.
+    pub fn through(mut self, address: &str) -> Self {
+        self.url = self.database.url_at(address);
+        self
+    }
+
+    /// How a relay of this name is started; it answers over HTTP at `listen`, if that is not empty.
+    fn launch(&self, name: &str, listen: &str) -> Launch {
+        let mut args = vec!["run".to_owned()];
+        let own = [format!("relay.name={name}"), format!("http.listen={listen}")];
+        args.extend(self.settings.iter().chain(&own).flat_map(|setting| ["--set".to_owned(), setting.clone()]));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        Launch::new(&args).env("FENCEPOST__SOURCE__0__URL", &self.url).env("FENCEPOST__KAFKA__BROKERS", &self.brokers)
+    }
+
+    /// Starts a relay.
+    pub fn start(&self, name: &str) -> Fencepost {
+        self.launch(name, "").start(name)
+    }
+
+    /// Starts a relay that does something at a failpoint.
+    pub fn start_armed(&self, name: &str, point: Point, action: &str) -> Fencepost {
+        self.launch(name, "").failpoint(point, action).start(name)
+    }
+
+    /// Starts a relay that answers over HTTP.
+    pub fn start_watched(&self, name: &str) -> Watched {
+        let address = format!("127.0.0.1:{}", random::free_port());
+        Watched { process: self.launch(name, &address).start(name), address }
+    }
+
+    /// As [`Self::start_watched`], with a failpoint.
+    pub fn start_watched_armed(&self, name: &str, point: Point, action: &str) -> Watched {
+        let address = format!("127.0.0.1:{}", random::free_port());
+        Watched { process: self.launch(name, &address).failpoint(point, action).start(name), address }
+    }
+
+    /// One connection past any proxy.
+    pub async fn connect(&self) -> PgConnection {
+        self.database.connect().await
+    }
+
+    /// Waits until relays of these names hold all lanes, each about the same number.
+    ///
+    /// # Panics
+    /// When they don't soon.
+    pub async fn shared_by(&self, names: &[&str]) {
+        let mut connection = self.connect().await;
+        let fair = LANES / names.len();
+        let what = format!("{names:?} share the lanes fairly");
+        wait::until(SOON, &what, async || {
+            let held = holders(&mut connection).await;
+            let of = |name: &str| held.iter().filter(|owner| owner.as_deref().is_some_and(|o| is_of(o, name))).count();
+            let counts: Vec<usize> = names.iter().map(|name| of(name)).collect();
+            counts.iter().sum::<usize>() == LANES && counts.iter().all(|count| (fair..=fair + 1).contains(count))
+        })
+        .await;
+    }
+
+    /// Lane and generation of every lease, by lane.
+    pub async fn generations(&self) -> Vec<(i16, i64)> {
+        let sql = r#"SELECT lane, generation FROM "fencepost".lanes ORDER BY lane"#;
+        sqlx::query_as(sql).fetch_all(&mut self.connect().await).await.expect("the lanes can be read")
+    }
+
+    /// Everything that leases and marks consist of, as text: equal texts, nothing changed.
+    pub async fn state_of(&self, lanes: &[i16]) -> String {
+        let sql = r#"SELECT coalesce(string_agg(row(l.lane, l.owner, l.generation, b.n, b.tag, b.pos_after)::text, ' '
+                                                ORDER BY l.lane), '')
+                       FROM "fencepost".lanes l
+                       JOIN LATERAL (SELECT * FROM "fencepost".batches x WHERE x.lane = l.lane ORDER BY n DESC LIMIT 1) b ON true
+                      WHERE l.lane = ANY ($1)"#;
+        sqlx::query_scalar(sql).bind(lanes).fetch_one(&mut self.connect().await).await.expect("the lanes can be read")
+    }
+}
+
+/// Owner of each lane whose lease has not run out.
+pub async fn holders(connection: &mut PgConnection) -> Vec<Option<String>> {
+    let sql = r#"SELECT CASE WHEN lease_expires_at > clock_timestamp() THEN owner END
+                   FROM "fencepost".lanes ORDER BY lane"#;
+    sqlx::query_scalar(sql).fetch_all(connection).await.expect("the lanes can be read")
+}
+
+/// Whether an owner is a process of the relay of that name: a random part follows the name.
+fn is_of(owner: &str, name: &str) -> bool {
+    owner.strip_prefix(name).is_some_and(|rest| rest.starts_with(|c: char| !c.is_ascii_alphanumeric()))
+}
+
+/// A relay that answers over HTTP.
+pub struct Watched {
+    /// The process.
+    pub process: Fencepost,
+    address: String,
+}
+
+impl Watched {
+    /// A metric's value, summed over all series whose labels contain `labels`; `None` while nobody answers.
+    pub async fn metric(&self, name: &str, labels: &str) -> Option<f64> {
+        let text = http_get(&self.address, "/metrics").await?.body;
+        let series = text.lines().filter(|line| line.starts_with(&format!("{name}{{")) && line.contains(labels));
+        Some(series.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum())
+    }
+
+    /// Waits until the metric has at least that value.
+    ///
+    /// # Panics
+    /// When it has not soon.
+    pub async fn reaches(&self, name: &str, labels: &str, value: f64) {
+        let what = format!("{name}{{{labels}}} >= {value}");
+        wait::until(SOON, &what, async || self.metric(name, labels).await.is_some_and(|found| found >= value)).await;
+    }
+
+    /// Whether `/ready` says yes.
+    pub async fn is_ready(&self) -> bool {
+        http_get(&self.address, "/ready").await.is_some_and(|answer| answer.status == 200)
+    }
+
+    /// Waits until `/ready` says yes.
+    ///
+    /// # Panics
+    /// When it does not soon.
+    pub async fn ready(&self) {
+        wait::until(SOON, "the relay is ready", async || self.is_ready().await).await;
+    }
+}
