@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use fencepost_core::schema::Schema;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use sqlx::{AssertSqlSafe, ConnectOptions, Executor};
 use tokio::time::timeout;
 
+use super::direct;
 use super::error::{of_connect, of_statement, unfit};
 use crate::store::StoreError;
 
@@ -138,7 +139,7 @@ pub(super) struct Session {
 impl Session {
     /// Connects and sets the session's parameters. The caller bounds the time.
     pub(super) async fn open(settings: &PostgresSettings, options: &PgConnectOptions) -> Result<Self, StoreError> {
-        let mut connection = PgConnection::connect_with(options).await.map_err(|e| of_connect(&e))?;
+        let mut connection = direct::connect(options).await?;
         connection.execute(AssertSqlSafe(settings.session_sql())).await.map_err(|e| of_connect(&e))?;
         Ok(Session { connection: Some(connection), deadline: settings.statement_timeout + GRACE })
     }

@@ -6,6 +6,7 @@
 mod admin;
 mod check;
 mod connect;
+mod direct;
 mod error;
 mod flush;
 mod keeper;

@@ -338,11 +338,11 @@ async fn sessions_end_and_are_replaced() {
     walk.page(&mut reader, 1).await;
     let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                 WHERE application_name = 'replaced' AND datname = current_database()";
-    assert_eq!(scalar(&mut fixture.admin, end).await, 1);
+    assert!(scalar(&mut fixture.admin, end).await >= 1);
     wait::until(SOON, "the session ends", async || scalar(&mut fixture.admin, sessions).await == 0).await;
     assert!(reader.sight().await.expect_err("no proof").lost_reply());
     let mut reader = store.reader().await.expect("a reader");
-    assert_eq!(scalar(&mut fixture.admin, end).await, 1);
+    assert!(scalar(&mut fixture.admin, end).await >= 1);
     assert!(reader.sight().await.expect_err("terminated").lost_reply());
 }
 
