@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use fencepost_core::failure::{Class, Outcome, Persistence};
 use fencepost_core::lane::{LaneId, Moment};
-use fencepost_core::worker::{Flow, LossReason, Note, PageReport, Worker};
+use fencepost_core::worker::{Flow, Note, PageReport, Worker};
 
 use super::Trouble;
 use super::paging::Taken;
@@ -155,6 +155,11 @@ impl Observer {
         self.metrics.burned_xids.inc();
     }
 
+    /// Also the rows of lanes that were given up while the mark was on its way.
+    pub(super) fn marked(&mut self, asked: usize, saved: usize) {
+        self.metrics.rejected_marks.inc_by(asked.saturating_sub(saved) as u64);
+    }
+
     pub(super) fn stopping(&mut self) {
         self.reporter.update(|status| status.stopping = true);
     }
@@ -212,7 +217,6 @@ impl Observer {
             }
             Note::LeaseLost { lane, generation, reason } => {
                 self.metrics.lost_lease(reason);
-                self.metrics.rejected_marks.inc_by(u64::from(reason == LossReason::MarkRejected));
                 let reason = reason.name();
                 tracing::warn!(source, lane = lane.0, generation = generation.0, reason, "lease lost; lane dropped");
             }

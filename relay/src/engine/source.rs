@@ -61,6 +61,8 @@ pub struct Source<P> {
     reads: UnboundedSender<Numbered<Read>>,
     writes: UnboundedSender<Numbered<Write>>,
     keeps: UnboundedSender<Keep>,
+    /// Rows of the newest mark.
+    mark_rows: usize,
     finished: bool,
 }
 
@@ -104,8 +106,19 @@ impl<P: Publisher + 'static> Source<P> {
         tasks.spawn_local(keeper.run(keep_commands, Backoff::new(base, cap)));
         let slots = (0..settings.terms.page_slots).map(|_| None).collect();
         let worker = Worker::new(settings.owner, settings.terms, settings.tags);
-        let mut source =
-            Source { worker, publisher, observer, clock, slots, pair: 0, reads, writes, keeps, finished: false };
+        let mut source = Source {
+            worker,
+            publisher,
+            observer,
+            clock,
+            slots,
+            pair: 0,
+            reads,
+            writes,
+            keeps,
+            mark_rows: 0,
+            finished: false,
+        };
         while !source.finished {
             tokio::select! {
                 biased;
@@ -138,8 +151,10 @@ impl<P: Publisher + 'static> Source<P> {
     fn happened(&mut self, happened: Happened) {
         match happened {
             Happened::Input(input) => {
-                if input == Input::Connected {
-                    self.pair += 1;
+                match &input {
+                    Input::Connected => self.pair += 1,
+                    Input::Marked(saved) => self.observer.marked(self.mark_rows, saved.len()),
+                    _ => {}
                 }
                 self.step(input);
             }
@@ -209,7 +224,10 @@ impl<P: Publisher + 'static> Source<P> {
                 self.read(Read::Burn);
             }
             Action::ReadPage(request) => self.read(Read::Page(request)),
-            Action::Mark { tag, rows } => self.write(Write::Mark { tag, rows }),
+            Action::Mark { tag, rows } => {
+                self.mark_rows = rows.len();
+                self.write(Write::Mark { tag, rows });
+            }
             Action::LoadNewest(lanes) => self.write(Write::Newest(lanes)),
             Action::Survey => self.keep(Keep::Survey),
             Action::Claim { lane, seen } => self.keep(Keep::Claim { lane, seen }),

@@ -1,6 +1,7 @@
 //! Relays at work: a source (a database and a topic of one test) and as many real `fencepost run` processes
 //! on it as a test likes, watched through SQL, `/ready` and `/metrics`.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use fencepost_relay::failpoint::Point;
@@ -155,14 +156,37 @@ impl Site {
         sqlx::query_as(sql).fetch_all(&mut self.connect().await).await.expect("the lanes can be read")
     }
 
-    /// Everything that leases and marks consist of, as text: equal texts, nothing changed.
-    pub async fn state_of(&self, lanes: &[i16]) -> String {
-        let sql = r#"SELECT coalesce(string_agg(row(l.lane, l.owner, l.generation, b.n, b.tag, b.pos_after)::text, ' '
-                                                ORDER BY l.lane), '')
-                       FROM "fencepost".lanes l
-                       JOIN LATERAL (SELECT * FROM "fencepost".batches x WHERE x.lane = l.lane ORDER BY n DESC LIMIT 1) b ON true
-                      WHERE l.lane = ANY ($1)"#;
-        sqlx::query_scalar(sql).bind(lanes).fetch_one(&mut self.connect().await).await.expect("the lanes can be read")
+    /// What the database's clock says, for [`Self::written_since`].
+    pub async fn clock(&self) -> String {
+        let sql = "SELECT clock_timestamp()::text";
+        sqlx::query_scalar(sql).fetch_one(&mut self.connect().await).await.expect("the clock can be read")
+    }
+
+    /// Ids of the messages that were written since.
+    pub async fn written_since(&self, clock: &str) -> HashSet<String> {
+        let sql = r#"SELECT message_id::text FROM "fencepost".outbox WHERE created_at > $1::timestamptz"#;
+        let ids = sqlx::query_scalar(sql).bind(clock).fetch_all(&mut self.connect().await).await;
+        ids.expect("the log can be read").into_iter().collect()
+    }
+
+    /// No row of a lane's batch log is by anybody but the owner of the newest generation at that time: numbers
+    /// have no gaps, generations never fall, each begins with its fence row and belongs to one owner.
+    ///
+    /// # Panics
+    /// Otherwise.
+    pub async fn assert_fenced_log(&self) {
+        let sql = r#"
+            SELECT lane, n, kind FROM (
+                SELECT lane, n, kind, generation, owner,
+                       lag(n) OVER lane AS before, lag(generation) OVER lane AS generation_before,
+                       lag(owner) OVER lane AS owner_before
+                  FROM "fencepost".batches WINDOW lane AS (PARTITION BY lane ORDER BY n)) b
+             WHERE n <> before + 1 OR generation < generation_before
+                OR (kind = 'fence') IS DISTINCT FROM (generation > generation_before) AND before IS NOT NULL
+                OR generation = generation_before AND owner IS DISTINCT FROM owner_before AND before > 0"#;
+        let odd: Vec<(i16, i64, String)> =
+            sqlx::query_as(sql).fetch_all(&mut self.connect().await).await.expect("the batch log can be read");
+        assert!(odd.is_empty(), "rows of the batch log that break the fence: {odd:?}");
     }
 }
 

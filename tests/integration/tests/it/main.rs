@@ -6,6 +6,7 @@ mod cli;
 mod config;
 mod conformance;
 mod crash;
+mod fencing;
 mod harness;
 mod harness_process;
 mod harness_servers;
