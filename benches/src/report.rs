@@ -156,7 +156,7 @@ impl fmt::Display for Report {
             writeln!(f, "{figure}")?;
         }
         f.write_str(if self.faithful {
-            "the verifying readers found everything once and in order"
+            "the verifying readers found everything, once, and in order where order is promised"
         } else {
             "NOT FAITHFUL: a verifying reader found messages lost, repeated or misordered"
         })

@@ -1,6 +1,7 @@
 //! What all measurements share: the servers' addresses and processes, the programs to measure, a
 //! folder for configs and logs, and fresh names.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,8 @@ pub(crate) struct Rig {
     pub(crate) machine: Machine,
     folder: PathBuf,
     keep: bool,
+    /// Names of databases and topics that have not been removed.
+    open_beds: RefCell<Vec<String>>,
 }
 
 /// Database and topic of one measurement.
@@ -60,6 +63,7 @@ impl Rig {
             machine: Machine::describe(facts, broker.is_some()),
             folder,
             keep: common.keep,
+            open_beds: RefCell::default(),
         })
     }
 
@@ -71,6 +75,7 @@ impl Rig {
     /// A fresh database and a fresh topic.
     pub(crate) async fn bed(&self, partitions: i32) -> Result<Bed> {
         let name = fresh_name();
+        self.open_beds.borrow_mut().push(name.clone());
         let database = self.server.create(&name).await?;
         let topic = Topic::create(&self.brokers, &name, partitions).await?;
         Ok(Bed { database, topic })
@@ -79,20 +84,23 @@ impl Rig {
     /// Gives the disk back, unless everything is kept for a post-mortem.
     pub(crate) async fn clear(&self, bed: Bed) -> Result<()> {
         if self.keep {
-            eprintln!("kept: database and topic {}", bed.database.name);
             return Ok(());
         }
         self.server.drop(&bed.database).await?;
-        bed.topic.delete().await
+        bed.topic.delete().await?;
+        self.open_beds.borrow_mut().retain(|name| *name != bed.database.name);
+        Ok(())
     }
 }
 
 impl Drop for Rig {
+    /// What a failed measurement used is left for a post-mortem, and named.
     fn drop(&mut self) {
-        if self.keep {
-            eprintln!("kept: folder {}", self.folder.display());
-        } else {
+        let left = self.open_beds.get_mut();
+        if left.is_empty() {
             let _ = fs::remove_dir_all(&self.folder);
+        } else {
+            eprintln!("kept: databases and topics {}; folder {}", left.join(", "), self.folder.display());
         }
     }
 }
