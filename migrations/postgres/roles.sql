@@ -21,8 +21,10 @@ BEGIN
     RAISE EXCEPTION 'the owner role can log in, so its sessions may write id and xid'
       USING HINT = 'ALTER ROLE "fencepost_owner" NOLOGIN, and log in as another role';
   END IF;
-  -- who hands objects over must be a member
-  IF NOT pg_has_role(to_regrole('"fencepost_owner"'), 'MEMBER') THEN
+  -- who hands objects over must be able to act as the new owner; from 16 on a role's maker is a member
+  -- without that right
+  IF NOT pg_has_role(to_regrole('"fencepost_owner"'),
+                     CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END) THEN
     GRANT "fencepost_owner" TO CURRENT_USER;
   END IF;
 END $$;
