@@ -26,7 +26,7 @@ fn producers_headers(record: &Record) -> &[(String, Option<Vec<u8>>)] {
 async fn b89_null_empty_and_one_byte_arrive_as_they_are() {
     let topic = Kafka::shared().topic("b89", 1).await;
     let values: [Option<&[u8]>; 3] = [None, Some(b""), Some(b"x")];
-    let headers: Vec<[(&str, Option<&[u8]>); 1]> = values.iter().map(|value| [("h", *value)]).collect();
+    let headers = values.map(|value| [("h", value)]);
     let mut messages = Vec::new();
     for key in values {
         for payload in values {
