@@ -18,9 +18,11 @@ use crate::message::MessageRef;
 use crate::publisher::{PageSlot, Publisher, Refused};
 use crate::store::{LogReader, StoreError};
 
-/// A full client is asked again after so long even if it never said that it has room: a single message
-/// may be larger than all of its queue.
-const ROOM_WAIT: Duration = Duration::from_secs(1);
+/// Longest wait for the publisher at the end of a page. A full client is asked again even if it never said
+/// that it has room: a single message may be larger than all of its queue. An unknown topic is asked for
+/// again: the lookup goes on meanwhile. A wait as long as a lease would pass for a reader that hangs, and
+/// cost every lane.
+const PUBLISHER_WAIT: Duration = Duration::from_millis(250);
 
 /// What was taken from a page.
 #[derive(Debug, Default)]
@@ -174,13 +176,13 @@ impl Paging {
     async fn settle_cut<P: Publisher>(&mut self, publisher: &P) {
         match &self.stop {
             Some(Cut::Full) => {
-                within(ROOM_WAIT, publisher.room()).await;
+                within(PUBLISHER_WAIT, publisher.room()).await;
             }
             Some(Cut::Route { topic, lane, id }) => {
                 let (lane, id) = (*lane, *id);
-                self.stop = Some(match publisher.check_route(topic).await {
-                    Ok(()) => Cut::Enough,
-                    Err((class, code)) => {
+                self.stop = Some(match within(PUBLISHER_WAIT, publisher.check_route(topic)).await {
+                    None | Some(Ok(())) => Cut::Enough,
+                    Some(Err((class, code))) => {
                         let class_name = class.name();
                         tracing::warn!(
                             topic,
