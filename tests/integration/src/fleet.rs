@@ -122,6 +122,14 @@ impl Site {
         Watched { process: self.launch(name, &address).start(name), address }
     }
 
+    /// As [`Self::start_watched`]; these environment variables win over the site's addresses.
+    pub fn start_watched_with(&self, name: &str, environment: &[(&str, &str)]) -> Watched {
+        let address = format!("127.0.0.1:{}", random::free_port());
+        let launch =
+            environment.iter().fold(self.launch(name, &address), |launch, (name, value)| launch.env(name, value));
+        Watched { process: launch.start(name), address }
+    }
+
     /// As [`Self::start_watched`], with a failpoint.
     pub fn start_watched_armed(&self, name: &str, point: Point, action: &str) -> Watched {
         let address = format!("127.0.0.1:{}", random::free_port());
