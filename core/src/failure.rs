@@ -47,14 +47,8 @@ impl Class {
     }
 
     /// Every class, for metrics that must exist before the first failure.
-    pub const ALL: [Class; 6] = [
-        Class::DestinationDown,
-        Class::Ambiguous,
-        Class::Message,
-        Class::Route,
-        Class::Collateral,
-        Class::Producer,
-    ];
+    pub const ALL: [Class; 6] =
+        [Class::DestinationDown, Class::Ambiguous, Class::Message, Class::Route, Class::Collateral, Class::Producer];
 }
 
 /// The outcome of one record.

@@ -103,7 +103,7 @@ pub fn plan(position: &Position, reading: Reading, rows_max: u32) -> Option<Page
 ///
 /// `next_id` is the smallest id in the window above an exhausted range that gave no row, if a seek was made (a
 /// sequence may jump by 2^53).
-pub fn advance(position: &Position, plan: &PagePlan, end: PageEnd, next_id: Option<i64>) -> (Position, Reading) {
+pub fn advance(plan: &PagePlan, end: PageEnd, next_id: Option<i64>) -> (Position, Reading) {
     let at = |cursor: i64, reading| {
         if cursor >= plan.up.seq1 && cursor >= plan.lo.seq0 {
             return (Position::at(&plan.up), Reading::Index);
@@ -123,7 +123,8 @@ pub fn advance(position: &Position, plan: &PagePlan, end: PageEnd, next_id: Opti
             at(end.last_id, reading)
         }
         (span, PageStop::Cut) => {
-            let cursor = if end.rows > 0 { end.last_id } else { position.cursor };
+            let (Span::Stragglers { after, .. } | Span::Range { after, .. }) = span;
+            let cursor = if end.rows > 0 { end.last_id } else { *after };
             let reading = match span {
                 Span::Range { .. } if cursor < plan.lo.seq0 => Reading::Scan,
                 _ => Reading::Index,

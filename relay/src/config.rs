@@ -201,6 +201,14 @@ fn build(tree: &Tree) -> Result<Config, ConfigErrors> {
     Ok(config)
 }
 
+/// The file that this process was started from.
+///
+/// # Errors
+/// Of the operating system.
+pub fn own_program() -> std::io::Result<std::path::PathBuf> {
+    std::env::current_exe()
+}
+
 /// The machine's name, cut to what a relay's name may be.
 fn host_name() -> String {
     let uname = rustix::system::uname();

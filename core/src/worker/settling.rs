@@ -49,7 +49,7 @@ impl Worker {
             let Some(held) = self.lanes.get_mut(lane).filter(|held| held.generation == *generation) else { continue };
             let before = held.read.clone();
             skipped.extend(report.skipped.iter().filter(|id| held.skip.remove(id)).map(|id| (*lane, *id)));
-            let (after, reading) = page::advance(&before, &request.plan, report.end, report.next_id);
+            let (after, reading) = page::advance(&request.plan, report.end, report.next_id);
             (held.read, held.reading) = (after.clone(), reading);
             let count = counts.get(lane).copied().unwrap_or_default();
             if count.messages > 0 {

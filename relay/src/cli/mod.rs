@@ -50,6 +50,9 @@ pub enum Verb {
     Lane(lane::Lane),
     /// Ask a running relay whether it is ready; for containers.
     Healthcheck(healthcheck::Healthcheck),
+    /// Measure this program against a real PostgreSQL and a real Kafka: rates, latencies, CPU, memory.
+    #[cfg(feature = "bench")]
+    Bench(fencepost_bench::cli::Args),
     /// Print the configuration that is in force, without secrets.
     Config(config::ConfigVerb),
 }
@@ -73,6 +76,10 @@ mod tests {
         let help = command.render_long_help().to_string();
         let lines: Vec<_> = help.lines().map(str::trim_end).collect();
         out.push_str(&format!("\n## `{name}`\n\n```text\n{}\n```\n", lines.join("\n").trim_end()));
+        // The bench's scenarios explain themselves; they are no part of operating a relay.
+        if name.ends_with(" bench") {
+            return;
+        }
         for verb in command.get_subcommands_mut().filter(|verb| verb.get_name() != "help") {
             reference(verb, &format!("{name} "), out);
         }

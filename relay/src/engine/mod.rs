@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use fencepost_core::worker::Input;
 
+use crate::clock::pause;
 use crate::publisher::PageSlot;
 use crate::random::Random;
 
@@ -83,12 +84,6 @@ impl Backoff {
         self.last = random.backoff(self.base, self.cap, self.last);
         pause(self.last).await;
     }
-}
-
-/// The engine's only timer: bounds a wait that an input may end earlier.
-#[allow(clippy::disallowed_methods, reason = "the one home of waiting in the engine")]
-fn pause(duration: Duration) -> impl Future<Output = ()> {
-    tokio::time::sleep(duration)
 }
 
 /// Gives a future at most so long.

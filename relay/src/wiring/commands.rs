@@ -32,6 +32,10 @@ pub fn program(data: &mut dyn Write, notes: &mut dyn Write) -> u8 {
             return if data.write_all(text.as_bytes()).is_ok() { Exit::Done as u8 } else { Exit::Failed as u8 };
         }
     };
+    #[cfg(feature = "bench")]
+    if let Verb::Bench(arguments) = &arguments.verb {
+        return bench(arguments, notes);
+    }
     let mut out = Output { data, notes };
     match execute(arguments, &mut out) {
         Ok(()) => Exit::Done as u8,
@@ -39,6 +43,18 @@ pub fn program(data: &mut dyn Write, notes: &mut dyn Write) -> u8 {
             // With nowhere to write it, the exit code alone must do.
             let _ = out.note(format!("error: {error}"));
             error.exit as u8
+        }
+    }
+}
+
+/// Measures this very program as a process of its own.
+#[cfg(feature = "bench")]
+fn bench(arguments: &fencepost_bench::cli::Args, notes: &mut dyn Write) -> u8 {
+    match config::own_program() {
+        Ok(program) => fencepost_bench::cli::run(arguments, &program),
+        Err(error) => {
+            let _ = writeln!(notes, "error: the program's own file can't be found: {error}");
+            Exit::Failed as u8
         }
     }
 }
@@ -88,6 +104,8 @@ async fn carry_out(verb: &Verb, loaded: Loaded, out: &mut Output<'_>) -> Result<
         }
         Verb::Lane(verb) => lane(verb, config, out).await,
         Verb::Migrate(verb) => migrate(verb, config, out).await,
+        #[cfg(feature = "bench")]
+        Verb::Bench(_) => Ok(()), // needs no configuration: done before it is read
     }
 }
 

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::connect::Session;
+use crate::clock::pause;
 use crate::store::StoreError;
 
 /// PostgreSQL's page of write-ahead log, and the longest header of one.
@@ -25,8 +26,7 @@ pub(super) async fn wait(session: &mut Session) -> Result<(), StoreError> {
         if is_flushed(target, flushed) {
             return Ok(());
         }
-        #[allow(clippy::disallowed_methods, reason = "the server tells nobody when it has flushed")]
-        tokio::time::sleep(LOOK_AGAIN).await;
+        pause(LOOK_AGAIN).await; // the server tells nobody when it has flushed
         flushed = look(session).await?.1;
     }
     Err(StoreError::Refused("the write-ahead log is not flushed for 10 s; look at the server's disk".into()))

@@ -104,7 +104,7 @@ impl Walk {
             }
             _ => None,
         };
-        (self.position, self.reading) = advance(&self.position, &plan, end, next_id);
+        (self.position, self.reading) = advance(&plan, end, next_id);
         end
     }
 
