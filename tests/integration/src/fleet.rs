@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 
 use crate::database::TestDatabase;
 use crate::kafka::{Kafka, TestTopic};
-use crate::process::{Fencepost, Launch, http_get};
+use crate::process::{Fencepost, HttpAnswer, Launch, http_get};
 use crate::{env, random, wait};
 
 /// For what should take a moment, on a busy machine.
@@ -177,6 +177,42 @@ impl Site {
         ids.expect("the log can be read").into_iter().collect()
     }
 
+    /// Writes one message, with its text as its key.
+    ///
+    /// # Panics
+    /// When the database refuses.
+    pub async fn enqueue(&self, text: &str) {
+        let sql = r#"SELECT "fencepost".enqueue(topic => $1, type => 'test', payload => $2::bytea, key => $2::bytea)"#;
+        let query = sqlx::query(sql).bind(self.topic.name()).bind(text.as_bytes());
+        query.execute(&mut self.connect().await).await.expect("a message can be written");
+    }
+
+    /// Waits until every message is covered by its lane's position.
+    ///
+    /// # Panics
+    /// When one is not soon.
+    pub async fn recorded(&self) {
+        let sql = r#"
+            SELECT count(*) FROM "fencepost".outbox o
+              JOIN "fencepost".lanes l ON o.slot BETWEEN l.first_slot AND l.last_slot
+              JOIN LATERAL (SELECT (x.pos_after).* FROM "fencepost".batches x WHERE x.lane = l.lane
+                             ORDER BY x.n DESC LIMIT 1) p ON true
+             WHERE NOT pg_visible_in_snapshot(o.xid, p.lo)
+               AND NOT coalesce(o.id <= p.cursor_id AND pg_visible_in_snapshot(o.xid, p.up), false)"#;
+        let mut connection = self.connect().await;
+        wait::until(SOON, "everything is on record", async || {
+            let waiting: Result<i64, _> = sqlx::query_scalar(sql).fetch_one(&mut connection).await;
+            waiting.expect("the log can be read") == 0
+        })
+        .await;
+    }
+
+    /// How many messages the marks of the batch log deliver.
+    pub async fn messages_on_record(&self) -> i64 {
+        let sql = r#"SELECT coalesce(sum(messages), 0)::bigint FROM "fencepost".batches WHERE kind = 'mark'"#;
+        sqlx::query_scalar(sql).fetch_one(&mut self.connect().await).await.expect("the batch log can be read")
+    }
+
     /// No row of a lane's batch log is by anybody but the owner of the newest generation at that time: numbers
     /// have no gaps, generations never fall, each begins with its fence row and belongs to one owner.
     ///
@@ -218,6 +254,11 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// The answer to a GET of `path`; `None` while nobody answers.
+    pub async fn get(&self, path: &str) -> Option<HttpAnswer> {
+        http_get(&self.address, path).await
+    }
+
     /// A metric's value, summed over all series whose labels contain `labels`; `None` while nobody answers.
     pub async fn metric(&self, name: &str, labels: &str) -> Option<f64> {
         let text = http_get(&self.address, "/metrics").await?.body;

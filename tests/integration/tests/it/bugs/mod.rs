@@ -3,11 +3,14 @@
 //! tests of that part. Durations and counts are scaled by `FENCEPOST_TEST_SCALE`; `make bugs-long` runs them
 //! at their full length.
 
+mod backlog;
 mod client;
+mod connections;
 mod fidelity;
 mod leases;
 mod log;
 mod outages;
+mod topics;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
