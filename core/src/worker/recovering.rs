@@ -39,9 +39,22 @@ impl Worker {
         }
     }
 
+    /// The pause after so many failures in a row: doubled each time up to the cap; half of it by a draw
+    /// that differs between relays, so that what failed together does not try again together.
     pub(super) fn backoff(&self, failures: u32) -> Duration {
         let doubled = 1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-        self.terms.backoff_base.saturating_mul(doubled).min(self.terms.backoff_cap)
+        let half = self.terms.backoff_base.saturating_mul(doubled).min(self.terms.backoff_cap) / 2;
+        half + half.mul_f64(self.draw(failures))
+    }
+
+    /// A number in `0.0..1.0` from the process's random tags. The mixing is splitmix64's (Steele, Lea,
+    /// Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+    fn draw(&self, salt: u32) -> f64 {
+        let mut mixed = (self.tags.0 as u64).wrapping_add(u64::from(salt).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        (mixed >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Reads nothing for a while, longer with each failure in a row.
@@ -236,5 +249,57 @@ impl Worker {
             }
         }
         self.sessions = Sessions::Up;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{Terms, Worker};
+    use crate::lane::{LeaseTerms, Owner, Tag};
+
+    fn worker(tags: u128, base: Duration, cap: Duration) -> Worker {
+        let second = Duration::from_secs(1);
+        let terms = Terms {
+            lease: LeaseTerms { lease: 15 * second, margin: second },
+            renew_every: 5 * second,
+            survey_every: second,
+            mark_interval: Duration::ZERO,
+            sight_busy: Duration::ZERO,
+            sight_idle: second,
+            burn_interval: Duration::ZERO,
+            page_rows: 1,
+            page_bytes: 1,
+            page_slots: 1,
+            delivery_deadline: 60 * second,
+            backoff_base: base,
+            backoff_cap: cap,
+            idle_mark_ids: 1,
+        };
+        Worker::new(Owner("relay".into()), terms, Tag(tags))
+    }
+
+    #[test]
+    fn b48_a_pause_keeps_its_bounds_at_any_count() {
+        let hour = Duration::from_secs(3_600);
+        for (base, cap) in [(Duration::from_millis(1), Duration::from_secs(10)), (hour, hour), (hour, Duration::MAX)] {
+            let worker = worker(7, base, cap);
+            for failures in [1, 2, 30, 31, 32, 33, 63, 64, 65, 1_000, u32::MAX] {
+                let pause = worker.backoff(failures);
+                assert!(pause >= base / 2 && pause <= cap, "{failures}: {pause:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn b74_relays_that_failed_together_pause_differently() {
+        let pause = |tags| worker(tags, Duration::from_secs(1), Duration::from_secs(10)).backoff(3);
+        let mut pauses: Vec<Duration> = (0..1_000).map(pause).collect();
+        pauses.sort();
+        pauses.dedup();
+        assert!(pauses.len() > 990, "{} different pauses", pauses.len());
+        let spread = pauses.last().copied().unwrap_or_default() - pauses[0];
+        assert!(spread > Duration::from_millis(1_800), "a draw uses half of the pause: {spread:?}");
     }
 }
