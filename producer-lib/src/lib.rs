@@ -27,6 +27,7 @@ mod error;
 mod event;
 mod message;
 mod outbox;
+mod pool;
 
 pub use error::{EnqueueError, InvalidMessage, Label};
 pub use event::OutboxEvent;
@@ -34,3 +35,4 @@ pub use fencepost_core::limits::TopicNameError;
 pub use fencepost_core::schema::{Schema, SchemaNameError};
 pub use message::{Message, MessageBuilder};
 pub use outbox::{Outbox, Receipt};
+pub use pool::has_left_transactions;
