@@ -59,6 +59,31 @@ impl PrivatePostgres {
     }
 }
 
+/// A PgBouncer of one test before a server, in transaction mode. Dropping it stops it.
+pub struct PrivatePooler {
+    _server: Server,
+    address: String,
+}
+
+impl PrivatePooler {
+    /// Starts one before the server at `target`, `host:port`, with extra settings such as `default_pool_size=2`.
+    ///
+    /// # Panics
+    /// When it does not start, with the script's words.
+    pub fn start(target: &str, settings: &[&str]) -> Self {
+        let server = Server::new("pgbouncer-server");
+        let mut arguments = flags("-t", &[target]);
+        arguments.extend(flags("-s", settings));
+        let address = server.run("up", &arguments);
+        PrivatePooler { _server: server, address }
+    }
+
+    /// Where clients go, `host:port`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+}
+
 /// A Kafka broker of one test. Dropping it stops it. Besides the address for clients it has an internal
 /// one, which the broker itself and [`Self::kafka`] use: no proxy and no access rule stands before it.
 pub struct PrivateKafka {

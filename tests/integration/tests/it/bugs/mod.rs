@@ -10,6 +10,7 @@ mod fidelity;
 mod leases;
 mod log;
 mod outages;
+mod pooler;
 mod topics;
 
 use std::collections::{BTreeSet, HashMap};
