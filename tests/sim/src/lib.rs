@@ -6,5 +6,7 @@ pub mod database;
 pub mod driver;
 pub mod kafka;
 pub mod model;
+pub mod seeds;
 pub mod simulate;
+pub mod store;
 pub mod verdict;

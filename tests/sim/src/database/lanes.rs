@@ -80,7 +80,7 @@ pub struct BatchRow {
 }
 
 impl BatchRow {
-    pub(super) fn init() -> Self {
+    pub(super) fn init(now: Moment) -> Self {
         BatchRow {
             kind: Kind::Init,
             generation: Generation(0),
@@ -89,7 +89,7 @@ impl BatchRow {
             open: None,
             position: Position::beginning(),
             counts: (0, 0, Duration::ZERO),
-            written_at: Duration::ZERO,
+            written_at: now,
         }
     }
 
@@ -243,9 +243,12 @@ impl<M: Clone> FakeDatabase<M> {
         }
     }
 
-    /// Removes a relay's heartbeat.
+    /// Removes a relay's heartbeat, and gives back what is still its own.
     pub fn leave(&mut self, owner: &Owner) {
         self.beats.remove(owner);
+        for lane in self.lanes.values_mut().filter(|lane| lane.owner.as_ref() == Some(owner)) {
+            (lane.owner, lane.expires_at) = (None, None);
+        }
     }
 
     /// All lanes, and the relays whose heartbeat is not older than `lease`.

@@ -2,6 +2,7 @@
 //! snapshots, a sequence that never rolls back, leases by the database's own clock, and a batch log whose
 //! key is the last guard against a statement that stalls. Pure: a clone is another world.
 
+mod hands;
 mod lanes;
 mod log;
 
@@ -74,11 +75,16 @@ pub struct FakeDatabase<M = ()> {
 impl<M: Clone> FakeDatabase<M> {
     /// An empty log with these lanes, which stand at its beginning.
     pub fn new(rules: Rules, lanes: impl IntoIterator<Item = Slots>) -> Self {
+        FakeDatabase::new_at(Duration::ZERO, rules, lanes)
+    }
+
+    /// The same, with its clock at `now`.
+    pub fn new_at(now: Moment, rules: Rules, lanes: impl IntoIterator<Item = Slots>) -> Self {
         let lanes = (0i16..).zip(lanes).map(|(lane, slots)| (LaneId(lane), Lane::free(slots)));
         let lanes: BTreeMap<LaneId, Lane> = lanes.collect();
-        let batches = lanes.keys().map(|lane| ((*lane, 0), BatchRow::init())).collect();
+        let batches = lanes.keys().map(|lane| ((*lane, 0), BatchRow::init(now))).collect();
         FakeDatabase {
-            now: Duration::ZERO,
+            now,
             rules,
             log: Arc::default(),
             last_id: 0,

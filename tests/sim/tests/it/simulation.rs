@@ -1,9 +1,10 @@
 //! Random schedules of the real worker in virtual time. Each prints its seed; `FENCEPOST_SIM_SEED=N` runs that
 //! one alone.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fencepost_core::worker::Flow;
+use fencepost_sim::seeds;
 use fencepost_sim::simulate::{Plan, Simulation, real_terms};
 use fencepost_sim::verdict::Event;
 
@@ -17,20 +18,8 @@ const BUDGET: Duration = Duration::from_secs(5);
 const PINNED: [u64; 3] = [0, 1, 2];
 
 /// Calls `run` with the pinned seeds, and with new ones until the budget is spent.
-#[allow(clippy::disallowed_methods, reason = "a test's budget and its one parameter")]
 fn for_seeds(run: impl Fn(u64)) {
-    let run = |seed| {
-        eprintln!("FENCEPOST_SIM_SEED={seed}");
-        run(seed);
-    };
-    if let Ok(seed) = std::env::var("FENCEPOST_SIM_SEED") {
-        return run(seed.parse().expect("FENCEPOST_SIM_SEED is a number"));
-    }
-    PINNED.into_iter().for_each(run);
-    let start = Instant::now();
-    while start.elapsed() < BUDGET {
-        run(fastrand::u64(..));
-    }
+    seeds::for_seeds(&PINNED, BUDGET, run);
 }
 
 /// Runs one schedule to its end: everything is delivered and recorded.

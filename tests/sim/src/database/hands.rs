@@ -1,0 +1,59 @@
+//! Hands that reach behind the relay, for tests of a store: what an operator, a clock or an accident would do.
+
+use std::time::Duration;
+
+use fencepost_core::lane::{LaneId, Tag};
+use fencepost_core::position::{Base, Position, Sighting, Snapshot, Tick};
+
+use super::{FakeDatabase, Kind};
+
+impl<M: Clone> FakeDatabase<M> {
+    /// Makes a lane's lease expired; owner and generation stay.
+    pub fn expire(&mut self, lane: LaneId) {
+        let before = self.now.saturating_sub(Duration::from_millis(1));
+        if let Some(lane) = self.lanes.get_mut(&lane) {
+            lane.expires_at = Some(before);
+        }
+    }
+
+    /// Shifts the times at which a lane's batch rows were written into the past.
+    pub fn age_batches(&mut self, lane: LaneId, by: Duration) {
+        for (_, row) in self.batches.iter_mut().filter(|((of, _), _)| *of == lane) {
+            row.written_at = row.written_at.saturating_sub(by);
+        }
+    }
+
+    /// Shifts all heartbeats into the past.
+    pub fn age_heartbeats(&mut self, by: Duration) {
+        for at in self.beats.values_mut() {
+            *at = at.saturating_sub(by);
+        }
+    }
+
+    /// Appends copies of a lane's newest row.
+    pub fn pad_batches(&mut self, lane: LaneId, count: i64) {
+        let Some((n, newest)) = self.newest(lane) else { return };
+        let newest = newest.clone();
+        self.batches.extend((1..=count).map(|i| ((lane, n + i), newest.clone())));
+    }
+
+    /// Appends a row with an open broker transaction, as exactly-once mode writes it.
+    pub fn leave_open(&mut self, lane: LaneId) {
+        let Some((n, newest)) = self.newest(lane) else { return };
+        let mut row = newest.clone();
+        let up = Sighting { snapshot: Snapshot::new(9, 12, &[]), last_id: 60 };
+        (row.kind, row.open, row.tag) = (Kind::Prepared, Some(n + 1), Tag(n.unsigned_abs().into()));
+        row.position = Position { up: Some(Tick::new(Base { seq0: 50 }, &up)), cursor: 55, ..row.position };
+        self.batches.insert((lane, n + 1), row);
+    }
+
+    /// Deletes all batch rows of a lane.
+    pub fn forget_batches(&mut self, lane: LaneId) {
+        self.batches.retain(|(of, _), _| *of != lane);
+    }
+
+    /// Deletes a lane.
+    pub fn forget_lane(&mut self, lane: LaneId) {
+        self.lanes.remove(&lane);
+    }
+}
