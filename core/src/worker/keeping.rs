@@ -18,7 +18,12 @@ pub(super) struct Keeping {
     next_renew: Moment,
     next_survey: Moment,
     wanted: VecDeque<(LaneId, Option<(Generation, i64)>)>,
+    /// Tries of the leave that failed.
+    leaves_failed: u8,
 }
+
+/// A heartbeat that is left behind keeps its share of the lanes from everybody for a lease.
+const LEAVE_TRIES: u8 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Op {
@@ -37,7 +42,7 @@ pub(super) fn lane_is_quiet(pages: &VecDeque<Page>, lane: LaneId) -> bool {
 impl Keeping {
     pub(super) fn new() -> Self {
         let start = Duration::ZERO;
-        Keeping { busy: None, next_renew: start, next_survey: start, wanted: VecDeque::new() }
+        Keeping { busy: None, next_renew: start, next_survey: start, wanted: VecDeque::new(), leaves_failed: 0 }
     }
 
     /// When the keeper has something to do by itself, of the kinds that it may do now.
@@ -211,7 +216,11 @@ impl Worker {
         let soon = now + self.terms.renew_every / 8;
         match self.keeping.busy.take() {
             Some(Op::Renew(_)) => self.keeping.next_renew = soon,
-            Some(Op::Leave) => self.draining = Drain::Finished,
+            Some(Op::Leave) => {
+                self.keeping.leaves_failed += 1;
+                let again = self.keeping.leaves_failed < LEAVE_TRIES;
+                self.draining = if again { Drain::Dropping } else { Drain::Finished };
+            }
             _ => self.keeping.next_survey = soon,
         }
         self.keeping.wanted.clear();

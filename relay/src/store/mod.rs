@@ -96,7 +96,8 @@ pub trait LaneKeeper {
         lanes: &[(LaneId, Generation)],
     ) -> impl Future<Output = Result<Vec<LaneId>, StoreError>>;
 
-    /// Removes this relay's heartbeat, so that the others share its lanes at once.
+    /// Removes this relay's heartbeat, so that the others share its lanes at once, and gives back every lane that
+    /// is still `owner`'s by the table: its claim's or release's reply was lost.
     fn leave(&mut self, owner: &Owner) -> impl Future<Output = Result<(), StoreError>>;
 
     /// Age of the oldest message that the newest positions do not cover, by lane, for lag metrics;

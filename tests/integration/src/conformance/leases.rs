@@ -186,8 +186,10 @@ pub async fn relays_are_alive_by_their_heartbeat<F: Fixture>(fixture: &mut F) {
         keeper.beat(who).await.expect("a heartbeat");
     }
     assert_eq!(keeper.survey(LEASE).await.expect("a survey").relays, [a.clone(), b.clone()], "by name");
+    keeper.claim(&b, LaneId(5), None, LEASE).await.expect("a claim").expect("a free lane");
     keeper.leave(&b).await.expect("gone");
     keeper.leave(&b).await.expect("gone already");
+    keeper.claim(&a, LaneId(5), None, LEASE).await.expect("a claim").expect("given back by who left");
     assert_eq!(keeper.survey(LEASE).await.expect("a survey").relays, std::slice::from_ref(&a));
     fixture.age_heartbeats(LEASE * 2).await;
     let survey = keeper.survey(LEASE).await.expect("a survey");
