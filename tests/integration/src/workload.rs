@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::database::execute;
-use crate::{database, wait};
+use crate::wait;
 
 /// One writer in four doesn't lock anything: its first write is the insert, and its messages have no key.
 const LOCKLESS_EVERY: usize = 4;
@@ -110,7 +110,7 @@ impl Writer {
             random: Rng::with_seed(workload.seed.wrapping_add(index as u64)),
             outbox: Outbox::default(),
             lockless: index % LOCKLESS_EVERY == LOCKLESS_EVERY - 1,
-            connection: database::connect(&workload.url).await,
+            connection: connect(&workload.url).await,
             journal: Journal::default(),
             workload,
         }
@@ -144,16 +144,20 @@ impl Writer {
     }
 
     async fn reconnect(&mut self) {
-        // no async closure here: a spawned future must be Send for any lifetime
-        let start = wait::now();
-        loop {
-            if let Ok(connection) = PgConnection::connect(&self.workload.url).await {
-                self.connection = connection;
-                return;
-            }
-            assert!(start.elapsed() < RECONNECT_WITHIN, "no new connection of a writer within {RECONNECT_WITHIN:?}");
-            wait::pause().await;
+        self.connection = connect(&self.workload.url).await;
+    }
+}
+
+/// Also while the database is restarted.
+async fn connect(url: &str) -> PgConnection {
+    // no async closure here: a spawned future must be Send for any lifetime
+    let start = wait::now();
+    loop {
+        if let Ok(connection) = PgConnection::connect(url).await {
+            return connection;
         }
+        assert!(start.elapsed() < RECONNECT_WITHIN, "no connection of a writer within {RECONNECT_WITHIN:?}");
+        wait::pause().await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Servers that stop, crash and come back under traffic: the relay reconnects by itself, and nothing is lost
-//! or out of order. And stops of a relay whose broker is dead.
+//! or out of order. And stops of a relay whose broker is dead. The traffic has a thread beside the one that
+//! waits for a server's script.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use sqlx::PgConnection;
 
 const PUBLISHED: &str = "fencepost_published_messages_total";
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgresql_stops_and_crashes_and_comes_back() {
     let server = PrivatePostgres::start(&["fsync=on"]);
     let database = TestDatabase::create_on(server.url(), "restart").await;
@@ -48,7 +49,7 @@ async fn site_on(broker: &PrivateKafka, lease: Lease) -> Site {
     Site::of(database, topic, broker.address(), lease)
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kafka_stops_and_dies_and_comes_back() {
     let broker = PrivateKafka::start(&[]);
     let site = site_on(&broker, Lease::Medium).await;
@@ -105,7 +106,7 @@ async fn open_for_long(connection: &mut PgConnection) -> Vec<(i32, String)> {
     sqlx::query_as(sql).fetch_all(connection).await.expect("the activity can be read")
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_with_a_dead_broker_obeys_the_grace_and_a_second_signal_ends_it_at_once() {
     let broker = PrivateKafka::start(&[]);
     let site = site_on(&broker, Lease::Long).await.with("relay.grace=2s");
