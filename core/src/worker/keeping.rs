@@ -97,8 +97,9 @@ impl Worker {
         Some((Op::Renew(lanes.clone()), Action::Renew(lanes)))
     }
 
+    /// A heartbeat of one that is leaving would make the others hand lanes over to it.
     pub(super) fn could_serve(&self) -> bool {
-        self.sessions == Sessions::Up || !self.lanes.is_empty()
+        !self.lanes.is_empty() || self.sessions == Sessions::Up && self.draining == Drain::No
     }
 
     /// Lanes that are handed over and have nothing left to finish. They are no longer this relay's from

@@ -45,6 +45,7 @@ async fn takeover(name: &str, freeze: Freeze) -> Takeover {
     };
     match freeze {
         Freeze::Signal => {
+            site.shared_by(&["stale"]).await;
             stale.reaches("fencepost_published_messages_total", "", 200.0).await;
             stale.process.stop().await;
         }
@@ -78,7 +79,10 @@ impl Takeover {
         self.delivered.assert_holds();
         self.delivered.assert_nothing_recorded_was_sent_again(&self.site).await;
         self.site.assert_fenced_log().await;
-        assert_eq!(self.successor.metric(LOST, "").await, Some(0.0), "the successor lost a lane to a stale relay");
+        for reason in ["mark_rejected", "renewal_rejected", "superseded"] {
+            let lost = self.successor.metric(LOST, reason).await;
+            assert_eq!(lost, Some(0.0), "the successor lost a lane to a stale relay: {reason}");
+        }
         let stale: Vec<&Record> = self.delivered.records().iter().filter(|record| self.is_stale(record)).collect();
         let fresh: HashSet<_> =
             self.delivered.records().iter().filter(|record| !self.is_stale(record)).map(message_id).collect();
@@ -116,7 +120,7 @@ impl Takeover {
 async fn a_relay_frozen_past_its_lease_hands_nothing_more_over() {
     let takeover = takeover("sigstop", Freeze::Signal).await;
     takeover.assert_fenced().await;
-    assert_eq!(takeover.stale.metric(LOST, "").await, Some(LANES as f64), "it noticed by its own clock");
+    takeover.stale.reaches(LOST, "trust_ended", LANES as f64).await;
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ async fn site_on(broker: &PrivateKafka, lease: Lease) -> Site {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kafka_stops_and_dies_and_comes_back() {
     let broker = PrivateKafka::start(&[]);
-    let site = site_on(&broker, Lease::Medium).await;
+    let site = site_on(&broker, Lease::Medium).await.with("lease.length=5s");
     let traffic = Traffic::start(&site).await;
     let relay = site.start_watched("relay");
     for round in 0..2 {
