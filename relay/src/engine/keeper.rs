@@ -8,14 +8,14 @@ use fencepost_core::lane::{Generation, LaneId, Owner};
 use fencepost_core::worker::Input;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::{Backoff, Happened, Trouble, within};
+use super::{Backoff, Happened, Trouble};
 use crate::clock::Clock;
 use crate::failpoint;
 use crate::random::Random;
 use crate::store::{LaneKeeper, Store, StoreError};
 
-/// Batch rows that one pruning removes at most.
-const PRUNE_ROWS: i64 = 5_000;
+/// What troubles call this session.
+const PART: &str = "lease";
 
 #[derive(Debug)]
 pub(super) enum Keep {
@@ -30,8 +30,6 @@ pub(super) struct Keeper<S> {
     pub(super) store: Rc<S>,
     pub(super) owner: Owner,
     pub(super) lease: Duration,
-    /// Nothing beside the leases may take longer.
-    pub(super) chores_limit: Duration,
     pub(super) clock: Clock,
     pub(super) told: UnboundedSender<Happened>,
 }
@@ -41,26 +39,27 @@ impl<S: Store> Keeper<S> {
     pub(super) async fn run(self, mut commands: UnboundedReceiver<Keep>, mut backoff: Backoff) {
         let mut random = Random::default();
         let mut session: Option<S::Keeper> = None;
+        let mut well = true;
         while let Some(command) = commands.recv().await {
-            let renewal = matches!(command, Keep::Renew(_));
             match self.serve(&mut session, command).await {
                 Ok(input) => {
                     backoff.reset();
+                    if !std::mem::replace(&mut well, true) {
+                        self.send(Happened::Recovered(PART));
+                    }
                     self.send(Happened::Input(input));
                 }
                 Err(error) => {
                     if !matches!(error, StoreError::Refused(_)) {
                         session = None;
                     }
-                    self.send(Happened::Trouble(Trouble::of("lease", error)));
+                    well = false;
+                    self.send(Happened::Trouble(Trouble::of(PART, error)));
                     if session.is_none() {
                         backoff.wait(&mut random).await;
                     }
                     self.send(Happened::Input(Input::KeeperFailed));
                 }
-            }
-            if renewal {
-                self.chores(&mut session).await;
             }
         }
     }
@@ -100,27 +99,6 @@ impl<S: Store> Keeper<S> {
                 Input::Left
             }
         })
-    }
-
-    /// What has time until the next renewal: the backlog for the metrics, and old batch rows.
-    async fn chores(&self, session: &mut Option<S::Keeper>) {
-        let Some(keeper) = session else { return };
-        let chores = async {
-            let lag = keeper.lag().await?;
-            keeper.prune(self.lease, PRUNE_ROWS).await?;
-            Ok::<_, StoreError>(lag)
-        };
-        match within(self.chores_limit, chores).await {
-            Some(Ok(lag)) => self.send(Happened::Lag(lag)),
-            Some(Err(error)) => {
-                if error.lost_reply() {
-                    *session = None;
-                }
-                self.send(Happened::Trouble(Trouble::of("backlog", error)));
-            }
-            // A statement that was given up half-way leaves a connection that nobody may use.
-            None => *session = None,
-        }
     }
 
     fn send(&self, happened: Happened) {

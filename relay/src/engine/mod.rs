@@ -5,10 +5,12 @@
 //! * `sessions` owns the pair of database sessions that read pages and write marks;
 //! * `paging` carries one page from the database to the publisher;
 //! * `keeper` owns the session that claims, renews and releases;
+//! * `chores` owns the session that looks at the backlog and prunes old batch rows;
 //! * `observer` turns what happened into metrics, status and log lines.
 //!
 //! Everything runs on one thread; the tasks talk through channels and share nothing that could be locked.
 
+mod chores;
 mod keeper;
 mod observer;
 mod paging;
@@ -47,6 +49,8 @@ enum Happened {
     Page { slot: PageSlot, page: paging::Taken },
     /// A session can't be had or a statement failed; the text has no secret in it.
     Trouble(Trouble),
+    /// A session that had trouble works again.
+    Recovered(&'static str),
     /// Backlog by lane.
     Lag(Vec<crate::store::LaneLag>),
 }
@@ -57,7 +61,9 @@ enum Trouble {
     /// A connection was lost or can't be made.
     Connection { of: &'static str, error: String },
     /// The source failed its check.
-    Unfit { reason: String, repair: String },
+    Unfit { of: &'static str, reason: String, repair: String },
+    /// Something that has time failed; nothing that matters to messages.
+    Chore { error: String },
     /// A statement was refused.
     Statement { of: &'static str, error: String },
 }

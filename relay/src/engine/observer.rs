@@ -9,6 +9,7 @@ use fencepost_core::worker::{Flow, Note, PageReport, Worker};
 
 use super::Trouble;
 use super::paging::Taken;
+use super::sessions::PAIR;
 use crate::clock::wall_us;
 use crate::metrics::SourceMetrics;
 use crate::publisher::PageSlot;
@@ -23,7 +24,10 @@ pub struct Observer {
     lanes: Vec<LaneState>,
     in_flight: BTreeMap<PageSlot, (i64, i64)>,
     busy: bool,
+    connected: bool,
     was_connected: bool,
+    /// Why, by the part that has trouble.
+    unwell: BTreeMap<&'static str, String>,
 }
 
 impl Observer {
@@ -36,40 +40,64 @@ impl Observer {
             lanes: Vec::new(),
             in_flight: BTreeMap::new(),
             busy: false,
+            connected: false,
             was_connected: false,
+            unwell: BTreeMap::new(),
         }
     }
 
     pub(super) fn trouble(&mut self, trouble: &Trouble) {
         let source = &*self.source;
-        let why = match trouble {
+        let (of, why) = match trouble {
             Trouble::Connection { of, error } => {
                 tracing::warn!(source, session = of, error, "database connection lost or refused; connecting again");
-                format!("{of}: {error}")
+                (*of, format!("{of}: {error}"))
             }
-            Trouble::Unfit { reason, repair } => {
+            Trouble::Unfit { of, reason, repair } => {
                 tracing::error!(source, reason, repair, "source is not fit to be relayed");
-                format!("{reason}; {repair}")
+                (*of, format!("{reason}; {repair}"))
             }
             Trouble::Statement { of, error } => {
                 tracing::warn!(source, session = of, error, "database statement refused; trying again");
                 return;
             }
+            Trouble::Chore { error } => {
+                tracing::warn!(source, error, "backlog not measured or old batch rows not pruned; trying again");
+                return;
+            }
         };
-        self.metrics.up.set(0);
-        self.reporter.update(|status| status.database = Err(why));
+        self.unwell.insert(of, why);
+        self.show_database();
+    }
+
+    /// A session that had trouble works again.
+    pub(super) fn recovered(&mut self, of: &'static str) {
+        self.unwell.remove(of);
+        self.show_database();
     }
 
     pub(super) fn connected(&mut self, connected: bool) {
-        self.metrics.up.set(i64::from(connected));
+        self.connected = connected;
         if connected {
             if self.was_connected {
                 self.metrics.reconnects.inc();
             }
             self.was_connected = true;
-            self.reporter.update(|status| status.database = Ok(()));
+            self.unwell.remove(PAIR);
             tracing::info!(source = &*self.source, "connected to the database");
         }
+        self.show_database();
+    }
+
+    /// A part that has trouble is a reason of its own, and its recovery takes back no other's.
+    fn show_database(&self) {
+        let state = match self.unwell.values().next() {
+            Some(why) => Err(why.clone()),
+            None if self.connected => Ok(()),
+            None => Err("not connected".to_owned()),
+        };
+        self.metrics.up.set(i64::from(state.is_ok()));
+        self.reporter.update(|status| status.database = state);
     }
 
     /// The backlog of the lanes that are held here; others are somebody else's to report.

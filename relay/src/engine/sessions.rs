@@ -17,6 +17,9 @@ use crate::publisher::Publisher;
 use crate::random::Random;
 use crate::store::{LogReader, MarkWriter, Store, StoreError};
 
+/// What troubles call the pair.
+pub(super) const PAIR: &str = "session";
+
 /// For the reading session.
 #[derive(Debug)]
 pub(super) enum Read {
@@ -60,7 +63,7 @@ impl<S: Store, P: Publisher> Sessions<S, P> {
             let (mut reader, mut marker, source_id) = match self.connect().await {
                 Ok(sessions) => sessions,
                 Err(error) => {
-                    self.trouble("session", error);
+                    self.trouble(PAIR, error);
                     backoff.wait(&mut random).await;
                     continue;
                 }
@@ -77,7 +80,7 @@ impl<S: Store, P: Publisher> Sessions<S, P> {
                 self.page_done(paging, None);
             }
             let Some(error) = error else { return };
-            self.trouble("session", error);
+            self.trouble(PAIR, error);
             self.tell(Input::Disconnected);
         }
     }
@@ -208,9 +211,13 @@ impl<S: Store, P: Publisher> Sessions<S, P> {
 impl Trouble {
     pub(super) fn of(of: &'static str, error: StoreError) -> Self {
         match error {
-            StoreError::Unfit { reason, repair } => Trouble::Unfit { reason, repair },
+            StoreError::Unfit { reason, repair } => Trouble::Unfit { of, reason, repair },
             StoreError::Lost(error) => Trouble::Connection { of, error },
             StoreError::Refused(error) => Trouble::Statement { of, error },
         }
+    }
+
+    pub(super) fn chore(error: &StoreError) -> Self {
+        Trouble::Chore { error: error.to_string() }
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
+use super::chores::Chores;
 use super::keeper::{Keep, Keeper};
 use super::observer::Observer;
 use super::paging::Taken;
@@ -61,6 +62,7 @@ pub struct Source<P> {
     reads: UnboundedSender<Numbered<Read>>,
     writes: UnboundedSender<Numbered<Write>>,
     keeps: UnboundedSender<Keep>,
+    chores: UnboundedSender<()>,
     /// Rows of the newest mark.
     mark_rows: usize,
     finished: bool,
@@ -84,6 +86,7 @@ impl<P: Publisher + 'static> Source<P> {
         let (reads, read_commands) = mpsc::unbounded_channel();
         let (writes, write_commands) = mpsc::unbounded_channel();
         let (keeps, keep_commands) = mpsc::unbounded_channel();
+        let (chores, chore_calls) = mpsc::unbounded_channel();
         let (base, cap) = settings.backoff;
         let mut tasks = JoinSet::new();
         let sessions = Sessions {
@@ -95,14 +98,9 @@ impl<P: Publisher + 'static> Source<P> {
             told: told.clone(),
         };
         tasks.spawn_local(sessions.run(read_commands, write_commands, Backoff::new(base, cap)));
-        let keeper = Keeper {
-            store,
-            owner: settings.owner.clone(),
-            lease: settings.terms.lease.lease,
-            chores_limit: settings.terms.renew_every / 2,
-            clock,
-            told,
-        };
+        let doer = Chores { store: Rc::clone(&store), lease: settings.terms.lease.lease, told: told.clone() };
+        tasks.spawn_local(doer.run(chore_calls, Backoff::new(base, cap)));
+        let keeper = Keeper { store, owner: settings.owner.clone(), lease: settings.terms.lease.lease, clock, told };
         tasks.spawn_local(keeper.run(keep_commands, Backoff::new(base, cap)));
         let slots = (0..settings.terms.page_slots).map(|_| None).collect();
         let worker = Worker::new(settings.owner, settings.terms, settings.tags);
@@ -116,6 +114,7 @@ impl<P: Publisher + 'static> Source<P> {
             reads,
             writes,
             keeps,
+            chores,
             mark_rows: 0,
             finished: false,
         };
@@ -160,6 +159,7 @@ impl<P: Publisher + 'static> Source<P> {
             }
             Happened::Page { slot, page } => self.page_read(slot, page),
             Happened::Trouble(trouble) => self.observer.trouble(&trouble),
+            Happened::Recovered(part) => self.observer.recovered(part),
             Happened::Lag(lag) => self.observer.lag(&lag),
         }
     }
@@ -231,7 +231,10 @@ impl<P: Publisher + 'static> Source<P> {
             Action::LoadNewest(lanes) => self.write(Write::Newest(lanes)),
             Action::Survey => self.keep(Keep::Survey),
             Action::Claim { lane, seen } => self.keep(Keep::Claim { lane, seen }),
-            Action::Renew(lanes) => self.keep(Keep::Renew(lanes)),
+            Action::Renew(lanes) => {
+                self.keep(Keep::Renew(lanes));
+                let _ = self.chores.send(());
+            }
             Action::Release(lanes) => self.keep(Keep::Release(lanes)),
             Action::Leave => self.keep(Keep::Leave),
             Action::Purge => self.publisher.purge(),
