@@ -103,6 +103,34 @@ async fn b114_connections_that_fall_silent_are_noticed_and_replaced() {
     relay.ready().await;
 }
 
+/// Each session of the relay is lost by itself: it is replaced, and the source is ready again.
+#[tokio::test]
+async fn b114_a_session_that_is_lost_alone_is_replaced() {
+    let site = Site::new("b114_alone", Lease::Medium).await;
+    let relay = site.start_watched("b114-alone");
+    let mut writer = site.connect().await;
+    enqueue(&mut writer, site.topic.name(), "i", 1..=10).await;
+    Came::all(&site.topic, 1..=10, SOON).await;
+    relay.ready().await;
+    let sessions = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() \
+                    AND application_name LIKE 'fencepost%'";
+    let pids: Vec<i32> = sqlx::query_scalar(sessions).fetch_all(&mut writer).await.expect("sessions");
+    assert!(pids.len() >= 3, "reader, marker and keeper: {pids:?}");
+    let mut next = 11;
+    for pid in pids {
+        let before = delivered(&mut writer).await;
+        // one that went with an earlier loss is gone already
+        let _ = sqlx::query("SELECT pg_terminate_backend($1)").bind(pid).execute(&mut writer).await;
+        enqueue(&mut writer, site.topic.name(), "i", next..=next + 9).await;
+        next += 10;
+        Came::all(&site.topic, 1..=next - 1, SOON).await.assert_in_order();
+        wait::until(SOON, "marks go on", async || delivered(&mut writer).await >= before + 10).await;
+        // longer than it takes to renew: whoever lost its session has used it since
+        wait::hold(Lease::Medium.length() / 2).await;
+        relay.ready().await;
+    }
+}
+
 /// Alive, not ready, with the reason; the database is left in peace; no restart is needed.
 #[tokio::test]
 async fn b147_a_broker_that_comes_late_is_waited_for() {
