@@ -1,6 +1,7 @@
 //! What each source's engine tells about itself, for HTTP. The engine publishes through a [`Reporter`]; readers see
 //! the newest state through the [`Board`]. Nobody waits for anybody.
 
+use std::fmt;
 use std::time::Duration;
 
 use fencepost_core::failure::Class;
@@ -76,6 +77,32 @@ pub struct Obstacle {
     pub code: i16,
 }
 
+/// Class, code and, where Kafka's protocol has a name for it, that.
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (class, code) = (self.class.name(), self.code);
+        match kafkas_words(code) {
+            Some(words) => write!(f, "{class} ({code}, {words})"),
+            None => write!(f, "{class} ({code})"),
+        }
+    }
+}
+
+/// What Kafka's protocol calls the codes at which a lane may stand.
+fn kafkas_words(code: i16) -> Option<&'static str> {
+    Some(match code {
+        3 => "unknown topic or partition",
+        10 => "message too large",
+        17 => "invalid topic name",
+        18 => "record batch too large",
+        29 => "topic authorization failed",
+        32 => "invalid timestamp",
+        44 => "policy violation",
+        87 => "invalid record",
+        _ => return None,
+    })
+}
+
 fn class_name<S: serde::Serializer>(class: &Class, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(class.name())
 }
@@ -117,13 +144,9 @@ impl LaneState {
         let lane = self.lane;
         match self.phase {
             Phase::Running | Phase::HandingOver => None,
-            Phase::Waiting(Obstacle { id, class, code }) => {
-                let class = class.name();
-                Some(format!("lane {lane} waits at message {id}: {class} ({code}); it is tried again"))
-            }
-            Phase::Stopped(Obstacle { id, class, code }) => {
-                let class = class.name();
-                Some(format!("lane {lane} stopped at message {id}: {class} ({code}); it can never be sent as it is"))
+            Phase::Waiting(at) => Some(format!("lane {lane} waits at message {}: {at}; it is tried again", at.id)),
+            Phase::Stopped(at) => {
+                Some(format!("lane {lane} stopped at message {}: {at}; it can never be sent as it is", at.id))
             }
         }
     }
@@ -200,7 +223,7 @@ mod tests {
             lane(0, Phase::Running),
             lane(1, Phase::HandingOver),
             lane(2, Phase::Waiting(obstacle)),
-            lane(3, Phase::Stopped(Obstacle { class: Class::Message, ..obstacle })),
+            lane(3, Phase::Stopped(Obstacle { class: Class::Message, code: 10, ..obstacle })),
         ];
         let status = SourceStatus { lanes, destination: Err("no broker answers".into()), stopping: true, ..ready() };
         assert_eq!(
@@ -208,8 +231,8 @@ mod tests {
             [
                 "the relay is stopping",
                 "destination: no broker answers",
-                "lane 2 waits at message 7: route (3); it is tried again",
-                "lane 3 stopped at message 7: message (3); it can never be sent as it is",
+                "lane 2 waits at message 7: route (3, unknown topic or partition); it is tried again",
+                "lane 3 stopped at message 7: message (10, message too large); it can never be sent as it is",
             ]
         );
     }
