@@ -5,6 +5,7 @@ use std::time::Duration;
 use fencepost_integration::database::{TestDatabase, execute};
 use fencepost_integration::fleet::{Lease, SOON, Site};
 use fencepost_integration::kafka::Kafka;
+use fencepost_integration::servers::SecuredKafka;
 use fencepost_integration::{env, random, wait};
 use rdkafka::admin::{AdminOptions, AlterConfig, ResourceSpecifier};
 
@@ -85,4 +86,46 @@ async fn b86_topics_that_come_with_or_after_their_messages_are_waited_for() {
     for name in &names {
         kafka.delete(name).await;
     }
+}
+
+/// A relay without rights says so and charges nobody; one that may write to one topic of two writes there, and says
+/// of the other that it was denied. Rights that come later need no restart.
+#[tokio::test]
+async fn b83_b85_a_missing_right_is_named_and_spoils_no_other_topic() {
+    let broker = SecuredKafka::start();
+    let kafka = broker.broker().kafka();
+    let (allowed, denied) = (kafka.topic("b83", 1).await, kafka.topic("b83_denied", 1).await);
+    let site = Site::of(TestDatabase::create("b83").await, allowed, broker.broker().address(), Lease::Medium);
+    let mut writer = site.connect().await;
+    let relay = site.start_watched_with(
+        "b83",
+        &[
+            ("FENCEPOST__KAFKA__SASL__MECHANISM", "PLAIN"),
+            ("FENCEPOST__KAFKA__SASL__USERNAME", SecuredKafka::USER),
+            ("FENCEPOST__KAFKA__SASL__PASSWORD", SecuredKafka::PASSWORD),
+        ],
+    );
+    let says = async |words: &str| {
+        wait::until(SOON, &format!("the relay says {words:?}"), async || {
+            let ready = relay.get("/ready").await;
+            ready.is_some_and(|ready| ready.status == 503 && ready.body.to_lowercase().contains(words))
+        })
+        .await;
+    };
+    let (bad, good) = (key_in_lane(&mut writer, 0).await, key_in_lane(&mut writer, 1).await);
+    let (bad, good) = (format!("'{bad}'"), format!("'{good}'"));
+    enqueue(&mut writer, site.topic.name(), &good, 1..=1).await;
+    says("authorization failed").await;
+    broker.allow_write(site.topic.name());
+    for number in 2..=100 {
+        enqueue(&mut writer, site.topic.name(), &good, number..=number).await;
+        enqueue(&mut writer, denied.name(), &bad, number..=number).await;
+    }
+    Came::all(&site.topic, 1..=100, DEADLINE).await.assert_once().assert_in_order();
+    says("topic authorization failed").await;
+    relay.reaches("fencepost_lane_stopped", "class=\"route\"", 1.0).await;
+    assert!(!relay.process.log().contains(SecuredKafka::PASSWORD), "b165: no secret in the log");
+    broker.allow_write(denied.name());
+    Came::all(&denied, 2..=100, DEADLINE).await.assert_once().assert_in_order();
+    relay.ready().await;
 }
