@@ -2,7 +2,7 @@
 //! `begin()` is cancelled in flight (a timeout, a lost branch of `select!`): whoever gets it next writes into that
 //! transaction and never commits.
 
-use sqlx::{PgConnection, Row};
+use sqlx::{Executor, PgConnection, Row};
 
 /// Whether a connection that returns to its pool has left every transaction: for
 /// [`sqlx::pool::PoolOptions::after_release`], where `false` closes it. Costs a round trip.
@@ -19,7 +19,8 @@ use sqlx::{PgConnection, Row};
 /// # Errors
 /// The connection is of no more use: lost, or inside an aborted transaction. The pool closes it then as well.
 pub async fn has_left_transactions(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    // a statement outside of any transaction begins its own, at its own time
-    let row = sqlx::query("SELECT transaction_timestamp() = statement_timestamp()").persistent(false);
-    row.fetch_one(connection).await?.try_get(0)
+    // A statement outside of any transaction begins its own, at its own time. By the simple protocol: in the
+    // extended one Bind begins the transaction, and Execute is a moment later.
+    let row = connection.fetch_one(sqlx::raw_sql("SELECT transaction_timestamp() = statement_timestamp()")).await?;
+    row.try_get(0)
 }

@@ -92,8 +92,11 @@ impl Worker {
         let reader_hangs = self.reader != Reader::Idle && now >= self.reader_since + lease;
         let mark_hangs = self.marking.as_ref().is_some_and(|marking| now >= marking.sent + lease);
         let gone = self.sessions != Sessions::Up && now >= self.sessions_since + lease;
-        let hangs = reader_hangs || mark_hangs || gone;
-        let lanes: Vec<_> = self.lanes.iter().filter(|_| !hangs).map(|(lane, held)| (*lane, held.generation)).collect();
+        let no_producer = self.recovery.and_then(|recovery| recovery.broken_since).is_some_and(|at| now >= at + lease);
+        if reader_hangs || mark_hangs || gone || no_producer {
+            return None;
+        }
+        let lanes: Vec<_> = self.lanes.iter().map(|(lane, held)| (*lane, held.generation)).collect();
         Some((Op::Renew(lanes.clone()), Action::Renew(lanes)))
     }
 
@@ -141,7 +144,7 @@ impl Worker {
         for row in &survey.lanes {
             let pair = (row.generation, row.expires_at_us);
             let owned = row.owner.is_some();
-            let fresh = Watched { slots: row.slots.clone(), pair, owned, since: sent };
+            let fresh = Watched { slots: row.slots.clone(), pair, owned, since: now };
             let watched = self.watched.entry(row.lane).or_insert_with(|| fresh.clone());
             if (watched.pair, watched.owned, &watched.slots) != (pair, owned, &row.slots) {
                 *watched = fresh;

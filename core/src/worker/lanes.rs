@@ -95,8 +95,12 @@ impl Held {
         }
     }
 
-    /// Reads on from what is delivered.
+    /// Reads on from what is delivered. A lane that had stopped at a later message stops there again; what
+    /// lies before it must still go out.
     pub(super) fn rewind(&mut self) {
+        if matches!(self.flow, Flow::Stopped { .. }) {
+            self.flow = Flow::Running;
+        }
         self.read = self.delivered.clone();
         self.reading = Reading::Index;
     }

@@ -47,6 +47,8 @@ pub struct Worker {
     pages: VecDeque<Page>,
     sessions: Sessions,
     sessions_since: Moment,
+    /// The page of stragglers that is being read was refused: read its range instead.
+    scan_next: bool,
     reader: Reader,
     base: Option<Base>,
     /// A sequence value that was read before a transaction id that is being taken or still to be taken.
@@ -104,6 +106,7 @@ impl Worker {
             pages: VecDeque::new(),
             sessions: Sessions::Down,
             sessions_since: Duration::ZERO,
+            scan_next: false,
             reader: Reader::Idle,
             base: None,
             seen: None,

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Action, Drain, Flow, LaneId, Moment, PageReport, PageRequest, Reader, Sessions, Worker};
-use crate::page;
+use crate::page::{self, Span};
 use crate::position::{Base, Position, Sighting, Tick};
 
 impl Worker {
@@ -76,8 +76,10 @@ impl Worker {
 
     /// A page that was refused reports what it took besides, so that it is still awaited.
     pub(super) fn read_failed(&mut self, now: Moment) {
-        if !matches!(self.reader, Reader::Reading(_)) {
-            self.reader = Reader::Idle;
+        match &self.reader {
+            // A bulk transaction may be too large to be sorted through the index within the time.
+            Reader::Reading(request) => self.scan_next = matches!(request.plan.span, Span::Stragglers { .. }),
+            _ => self.reader = Reader::Idle,
         }
         self.paused_until = self.paused_until.max(now + self.terms.backoff_base);
     }
@@ -147,7 +149,7 @@ impl Worker {
     fn next_page(&mut self, now: Moment) -> Option<PageRequest> {
         let slot = (0..self.terms.page_slots).find(|slot| self.pages.iter().all(|page| page.slot != *slot))?;
         self.open_windows(now);
-        let suspicious = self.lanes.values().any(|held| held.suspects_to.is_some());
+        let suspicious = self.lanes.values().any(|held| held.suspects_to.is_some() && held.may_read(now));
         if suspicious && !self.pages.is_empty() {
             return None;
         }

@@ -19,6 +19,8 @@ pub(super) struct Recovery {
     rebuilding: bool,
     /// A rebuild failed: not tried again before.
     rebuild_from: Moment,
+    /// Since when a new producer is wanted.
+    pub(super) broken_since: Option<Moment>,
 }
 
 impl Worker {
@@ -97,6 +99,7 @@ impl Worker {
             self.recovery = None;
             out.push(Action::Resume);
         } else if !recovery.rebuilding && now >= recovery.rebuild_from {
+            recovery.broken_since.get_or_insert(now);
             recovery.rebuilding = true;
             out.push(Action::Rebuild);
         }

@@ -6,7 +6,7 @@ use super::{Action, Drain, Flow, LaneId, Moment, Note, RefusedRow};
 use super::{LaneCount, PageReport, Reader, SettledPage, Worker};
 use crate::failure::{Class, Outcome};
 use crate::lane::Generation;
-use crate::page;
+use crate::page::{self, Reading};
 use crate::position::Position;
 
 /// A page that was handed over and waits for its outcomes, or for an older page's.
@@ -43,6 +43,7 @@ impl Worker {
         self.reader = Reader::Idle;
         let counts: BTreeMap<LaneId, LaneCount> = report.counts.iter().copied().collect();
         let alone = report.end.rows == 1 && self.pages.is_empty();
+        let scan = std::mem::take(&mut self.scan_next);
         let mut page = Page { slot: request.slot, sent: now, alone, parts: BTreeMap::new(), outcome: None };
         let mut skipped = Vec::new();
         for (lane, _, generation) in &request.lanes {
@@ -50,7 +51,7 @@ impl Worker {
             let before = held.read.clone();
             skipped.extend(report.skipped.iter().filter(|id| held.skip.remove(id)).map(|id| (*lane, *id)));
             let (after, reading) = page::advance(&request.plan, report.end, report.next_id);
-            (held.read, held.reading) = (after.clone(), reading);
+            (held.read, held.reading) = (after.clone(), if scan { Reading::Scan } else { reading });
             let count = counts.get(lane).copied().unwrap_or_default();
             if count.messages > 0 {
                 page.parts.insert(*lane, Part { count, before, after });

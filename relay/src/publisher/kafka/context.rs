@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fencepost_core::failure::{Outcome, Persistence};
+use fencepost_core::failure::{Class, Outcome, Persistence};
 use rdkafka::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
@@ -289,6 +289,7 @@ impl ProducerContext for Context {
 
     fn delivery(&self, result: &DeliveryResult<'_>, opaque: usize) {
         let outcome = match result {
+            Ok(record) if record.offset() == OFFSET_INVALID => self.acked_by_inference(),
             Ok(_) => Outcome::Acked,
             Err((error, record)) => self.failed(error, record),
         };
@@ -296,6 +297,20 @@ impl ProducerContext for Context {
             self.acked();
         }
         self.settle(opaque, outcome);
+    }
+}
+
+/// librdkafka's RD_KAFKA_OFFSET_INVALID.
+const OFFSET_INVALID: i64 = -1001;
+
+impl Context {
+    /// librdkafka infers from the success of a later batch that an earlier one, whose answer it does not
+    /// have, was written too, and reports it without an offset. For the first batches of a producer on a
+    /// partition that is wrong: a broker without producer state takes any first sequence number, also
+    /// when the batch before was refused. So it is sent again; at worst it repeats.
+    fn acked_by_inference(&self) -> Outcome {
+        self.halt();
+        Outcome::Failed { class: Class::Ambiguous, persistence: Persistence::Possibly, code: Code::NoError as i16 }
     }
 }
 

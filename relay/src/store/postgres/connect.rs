@@ -19,7 +19,7 @@ use super::error::{of_connect, of_statement, unfit};
 use crate::store::StoreError;
 
 /// What the client waits for an answer beyond the server's own timeout.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(1);
 
 /// Longest statement timeout: with [`GRACE`], a dead connection is noticed within 60 s.
 pub const STATEMENT_TIMEOUT_MAX: Duration = Duration::from_secs(50);

@@ -18,8 +18,8 @@ mod row;
 mod sql;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use fencepost_core::schema::Schema;
@@ -45,6 +45,15 @@ struct Target {
     options: PgConnectOptions,
     /// The advice about the owner role was given: once per process is enough.
     advised: AtomicBool,
+    /// The reader that was given out last, as its server knows it; gone with the reader.
+    reader: Mutex<Weak<Identity>>,
+}
+
+/// A session as the server knows it.
+#[derive(Clone, Copy)]
+struct Identity {
+    pid: i32,
+    started_us: i64,
 }
 
 impl PostgresStore {
@@ -54,7 +63,9 @@ impl PostgresStore {
     /// [`StoreError::Unfit`] when URL or timeouts can't be used; the text has no secret in it.
     pub fn new(settings: PostgresSettings) -> Result<Self, StoreError> {
         let options = settings.options()?;
-        Ok(PostgresStore { target: Arc::new(Target { settings, options, advised: AtomicBool::new(false) }) })
+        Ok(PostgresStore {
+            target: Arc::new(Target { settings, options, advised: AtomicBool::new(false), reader: Mutex::default() }),
+        })
     }
 }
 
@@ -68,7 +79,8 @@ impl Store for PostgresStore {
     }
 
     async fn marker(&self) -> Result<PostgresMarker, StoreError> {
-        let session = self.target.connect(false).await?;
+        let mut session = self.target.connect(false).await?;
+        self.target.beside_reader(&mut session).await?;
         Ok(PostgresMarker::new(session, self.target.schema()))
     }
 
@@ -104,6 +116,18 @@ impl Target {
         within(self.settings.connect_timeout, connect).await
     }
 
+    /// A marker on another server than its reader (an address that moved between two connections) would mark
+    /// there what was read here: positions of one server mean nothing on another.
+    async fn beside_reader(&self, marker: &mut Session) -> Result<(), StoreError> {
+        let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        match reader {
+            Some(reader) if !still_here(marker, &reader).await? => {
+                Err(StoreError::Lost("the address leads to another server than before, or it restarted".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn advise(&self, advice: Option<&str>) {
         if let Some(advice) = advice
             && !self.advised.swap(true, Ordering::Relaxed)
@@ -111,6 +135,17 @@ impl Target {
             tracing::warn!(schema = self.schema().name(), "{advice}");
         }
     }
+}
+
+/// Whether another session of ours still runs on the server of this one.
+async fn still_here(session: &mut Session, other: &Identity) -> Result<bool, StoreError> {
+    let Identity { pid, started_us } = *other;
+    session
+        .call(async |connection| {
+            let query = sqlx::query_scalar(include_str!("sql/still_here.sql")).bind(pid).bind(started_us);
+            query.fetch_one(connection).await
+        })
+        .await
 }
 
 /// The whole of a connection attempt within its time.

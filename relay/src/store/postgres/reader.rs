@@ -1,10 +1,11 @@
 //! Reads the log through one connection: sightings, burns, and pages straight into the taker.
 //!
 //! A page whose taker broke leaves rows in the connection. A few are read past; when more could follow
-//! than is worth it, or the page's future was dropped midway, the connection is *replaced*, while the old one is still open: as long as the server still runs the old session, it
-//! is the same server without a restart, and ticks and positions stay good.
+//! than is worth it, or the page's future was dropped midway, the connection is *replaced*, while the old
+//! one is still open: as long as the server still runs the old session, it is the same server without a
+//! restart, and ticks and positions stay good.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use fencepost_core::lane::Slots;
 use fencepost_core::page::{PageEnd, PagePlan, PageStop, Span};
@@ -14,7 +15,6 @@ use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::{Arguments, Either, Executor};
 use uuid::Uuid;
 
-use super::Target;
 use super::check::sequence_changed;
 use super::connect::Session;
 use super::error::{of_statement, pooler};
@@ -22,6 +22,7 @@ use super::flush;
 use super::position::{column, snapshot};
 use super::row::{Take, lend};
 use super::sql::Sql;
+use super::{Identity, Target, still_here};
 use crate::message::MessageRef;
 use crate::store::{LogReader, StoreError};
 
@@ -35,17 +36,10 @@ const ROW_BYTES: usize = 100;
 pub struct PostgresReader {
     target: Arc<Target>,
     session: Session,
-    me: Identity,
+    me: Arc<Identity>,
     /// A page has begun and its end was not read.
     midway: bool,
     sql: Statements,
-}
-
-/// A session as the server knows it.
-#[derive(Clone, Copy)]
-struct Identity {
-    pid: i32,
-    started_us: i64,
 }
 
 struct Statements {
@@ -59,7 +53,7 @@ struct Statements {
 impl PostgresReader {
     pub(super) async fn connect(target: Arc<Target>) -> Result<Self, StoreError> {
         let mut session = target.connect(true).await?;
-        let me = identity(&mut session).await?;
+        let me = introduce(&target, &mut session).await?;
         let sql = |template| Sql::new(target.schema(), template);
         let sql = Statements {
             sight: sql(include_str!("sql/sight.sql")),
@@ -85,17 +79,11 @@ impl PostgresReader {
 
     async fn replace(&mut self) -> Result<(), StoreError> {
         let mut fresh = self.target.connect(true).await?;
-        let old = self.me;
-        let same: bool = fresh
-            .call(async |connection| {
-                let query = sqlx::query_scalar(include_str!("sql/still_here.sql")).bind(old.pid).bind(old.started_us);
-                query.fetch_one(connection).await
-            })
-            .await?;
+        let same = still_here(&mut fresh, &self.me).await?;
         if !same {
             return Err(StoreError::Lost("the server may have restarted while a page was left midway".into()));
         }
-        self.me = identity(&mut fresh).await?;
+        self.me = introduce(&self.target, &mut fresh).await?;
         self.session = fresh;
         self.midway = false;
         Ok(())
@@ -242,6 +230,13 @@ fn mask(slots: &[Slots]) -> Option<Vec<u8>> {
         mask[usize::from(slot / 8)] |= 1 << (slot % 8);
     }
     mask.iter().any(|byte| *byte != u8::MAX).then_some(mask)
+}
+
+/// Who this session is, made known to the marker that comes after it.
+async fn introduce(target: &Target, session: &mut Session) -> Result<Arc<Identity>, StoreError> {
+    let me = Arc::new(identity(session).await?);
+    *target.reader.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&me);
+    Ok(me)
 }
 
 async fn identity(session: &mut Session) -> Result<Identity, StoreError> {

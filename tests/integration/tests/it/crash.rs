@@ -10,6 +10,10 @@ use tokio::task::{JoinSet, LocalSet};
 /// Kills at each point in full length.
 const ROUNDS: f64 = 20.0;
 
+/// What a death may repeat: three pages in flight, the one that is being read, and what was acknowledged within
+/// the mark interval.
+const REPEATS_MAX: u64 = 5 * 100;
+
 /// Points that only a stop reaches.
 fn needs_a_stop(point: Point) -> bool {
     [failpoint::BEFORE_RELEASE, failpoint::AFTER_RELEASE].contains(&point)
@@ -47,6 +51,7 @@ async fn killed_at(point: Point, rounds: u32, seed: u64) {
     let journal = traffic.end().await;
     let delivered = Delivered::all(&site, journal, SOON).await;
     let verdict = delivered.assert_holds();
+    assert!(verdict.repeats <= u64::from(rounds) * REPEATS_MAX, "more than one death's flight each:\n{verdict}");
     delivered.assert_nothing_recorded_was_sent_again(&site).await;
     calm &= !survivor.log().contains("lease lost");
     assert!(!calm || delivered.repeated_by_one_relay() == 0, "a relay that had no failure repeated");

@@ -67,7 +67,7 @@ async fn marks_cut(name: &str, direction: Direction, step: usize) -> (usize, usi
     site.shared_by(&["relay"]).await;
     let (mut messages, mut reader) = (0, site.topic.reader());
     for bytes in (0..).step_by(step) {
-        // on new connections, which have not prepared the mark yet: reader, marker, keeper
+        // on new connections, which have not prepared the mark yet
         let (before, opened) = (proxy.cuts(), proxy.opened());
         proxy.cut_all();
         wait::until(SOON, "new connections", async || proxy.opened() >= opened + 3).await;

@@ -170,6 +170,8 @@ pub struct World {
     pub mutation: Mutation,
     /// Whether [`Violation::Unleased`] is judged: not where the database's clock steps, which no trust survives.
     pub judges_leases: bool,
+    /// Messages that the client refuses for good when they are handed over, as one that is too large.
+    pub unsendable: BTreeSet<i64>,
     /// Topics can't be written for these keys now.
     pub closed_routes: BTreeSet<u32>,
     /// Committed messages that are not in the topic, by key and id.
@@ -192,6 +194,7 @@ impl World {
             verdict: Verdict::default(),
             mutation,
             judges_leases: true,
+            unsendable: BTreeSet::new(),
             closed_routes: BTreeSet::new(),
             unpublished: BTreeSet::new(),
             terms: Arc::new(terms),

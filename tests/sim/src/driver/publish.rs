@@ -21,8 +21,8 @@ impl World {
         let now = self.moment(index);
         let slots: Vec<_> = request.lanes.iter().map(|(_, slots, _)| slots.clone()).collect();
         let mut page = Page { sent: Vec::new(), skipped: Vec::new(), taken: Vec::new(), halted: false, refused: None };
-        let (db, kafka) = (&self.db, &mut self.kafka);
-        let mut end = db.read_page(&request.plan, &slots, |id, row| {
+        let mut kafka = std::mem::replace(&mut self.kafka, FakeKafka::new(crate::kafka::Rules::REAL, 0, []));
+        let mut end = self.db.read_page(&request.plan, &slots, |id, row| {
             let lane = request.lanes.iter().find(|(_, slots, _)| slots.contains(&row.slot)).map(|(lane, ..)| *lane);
             let Some(lane) = lane else { return ControlFlow::Continue(()) };
             let enough =
@@ -31,8 +31,8 @@ impl World {
                 page.skipped.push((lane, id));
             } else if enough || now >= request.trusted_until {
                 return ControlFlow::Break(());
-            } else if self.closed_routes.contains(&row.key) {
-                let outcome = Outcome::Failed { class: Class::Route, persistence: Persistence::Not, code: 3 };
+            } else if let Some(class) = self.refusal(id, row.key) {
+                let outcome = Outcome::Failed { class, persistence: Persistence::Not, code: 3 };
                 page.refused = Some(RefusedRow { lane, id, outcome });
                 return ControlFlow::Break(());
             } else if !kafka.send(index, Entry { slot: Some(request.slot), id, key: row.key }) {
@@ -77,6 +77,12 @@ impl World {
             }
             self.settle(index, request.slot);
         }
+    }
+
+    /// Why the client does not take a row.
+    fn refusal(&self, id: i64, key: u32) -> Option<Class> {
+        let closed = self.closed_routes.contains(&key).then_some(Class::Route);
+        closed.or(self.unsendable.contains(&id).then_some(Class::Message))
     }
 
     /// Nothing is handed over under a lease that has ended.

@@ -325,9 +325,8 @@ impl Simulation {
     pub fn is_done(&self) -> bool {
         let slot = |id: i64| self.world.db.row(id).map(|row| row.slot);
         let lane = |id: i64| self.world.db.lanes().find(|(_, lane)| slot(id).is_some_and(|s| lane.slots.contains(&s)));
-        let stopped: Vec<_> = self.plan.guilty.iter().filter_map(|id| Some((*id, lane(*id)?.0))).collect();
-        let may_wait =
-            |id: i64| stopped.iter().any(|(guilty, of)| *guilty <= id && lane(id).is_some_and(|(l, _)| l == *of));
+        let stopped: Vec<_> = self.plan.guilty.iter().filter_map(|id| Some(lane(*id)?.0)).collect();
+        let may_wait = |id: i64| stopped.iter().any(|of| lane(id).is_some_and(|(l, _)| l == *of));
         let recorded = !self.plan.guilty.is_empty() || self.world.all_recorded();
         self.writers.are_idle() && self.world.unpublished().iter().all(|(_, id)| may_wait(*id)) && recorded
     }

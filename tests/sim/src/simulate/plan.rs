@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use fencepost_core::lane::LeaseTerms;
 use fencepost_core::worker::Terms;
 
@@ -128,6 +129,41 @@ impl Plan {
             closed_routes: 1,
             stuck: 1,
             ..Plan::calm()
+        }
+    }
+
+    /// A mix of load and faults that a seed draws: each fault is absent, rare or frequent, so that some schedules
+    /// get far with one kind that others would hide.
+    pub fn any(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(!seed);
+        let mut some = |most: u32| if rng.bool() { 0 } else { rng.u32(1..=most) };
+        let faults = Plan {
+            slow_statements: some(100),
+            stalled_marks: some(10),
+            lost_acks: some(200),
+            freezes: some(4),
+            crashes: some(4),
+            drains: some(4),
+            disconnects: some(4),
+            refusals: some(4),
+            database_crashes: some(4),
+            clock_steps: some(2),
+            outages: some(2),
+            closed_routes: some(4),
+            stuck: some(2),
+            long_transactions: some(100),
+            rollbacks: some(500),
+            ..Plan::calm()
+        };
+        Plan {
+            lanes: [1, 2, 4, 8, 16][rng.usize(0..5)],
+            relays: rng.usize(1..=4),
+            keys: [3, 20, 500][rng.usize(0..3)],
+            writers: rng.usize(1..=8),
+            pause_us: [10_000, 30_000, 300_000][rng.usize(0..3)],
+            guilty: if rng.u8(0..4) == 0 { vec![rng.i64(1..500)] } else { Vec::new() },
+            staggered: rng.bool(),
+            ..faults
         }
     }
 

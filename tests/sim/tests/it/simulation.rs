@@ -12,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Wall clock for random seeds, of each test.
-const BUDGET: Duration = Duration::from_secs(5);
+const BUDGET: Duration = Duration::from_secs(3);
 
 /// Seeds that failed once.
 const PINNED: [u64; 3] = [0, 1, 2];
@@ -35,6 +35,13 @@ fn nothing_is_lost_or_reordered_in_chaos() {
     for_seeds(|seed| {
         let end = run(seed, Plan::chaos(), MINUTE * 2);
         assert!(end.count(Event::Takeover) + end.count(Event::Repeat) > 0, "chaos had an effect: {:?}", end.tally);
+    });
+}
+
+#[test]
+fn nothing_is_lost_or_reordered_under_any_mix_of_faults() {
+    for_seeds(|seed| {
+        run(seed, Plan::any(seed), MINUTE);
     });
 }
 
@@ -86,7 +93,7 @@ fn at_rest_there_is_little_to_do() {
         let since = |event| simulation.count(event) - before.get(&event).copied().unwrap_or_default();
         // Each of two relays looks once per idle pause.
         let looks = 2 * 60 * 10;
-        assert!((looks * 9 / 10..=looks).contains(&since(Event::Sight)), "{} looks", since(Event::Sight));
+        assert!((looks * 9 / 10..=looks + 2).contains(&since(Event::Sight)), "{} looks", since(Event::Sight));
         assert_eq!((since(Event::Burn), since(Event::MarkStatement), since(Event::Page)), (0, 0, 0), "no work at rest");
         assert_eq!(since(Event::Claim), 0, "lanes stay where they are");
     });

@@ -4,6 +4,7 @@ mod access;
 mod bytes;
 mod failures;
 mod flow;
+mod inference;
 mod outages;
 
 use std::time::Duration;
