@@ -21,8 +21,13 @@ impl World {
         let now = self.moment(index);
         let slots: Vec<_> = request.lanes.iter().map(|(_, slots, _)| slots.clone()).collect();
         let mut page = Page { sent: Vec::new(), skipped: Vec::new(), taken: Vec::new(), halted: false, refused: None };
-        let mut kafka = std::mem::replace(&mut self.kafka, FakeKafka::new(crate::kafka::Rules::REAL, 0, []));
-        let mut end = self.db.read_page(&request.plan, &slots, |id, row| {
+        let (db, kafka, closed, unsendable) = (&self.db, &mut self.kafka, &self.closed_routes, &self.unsendable);
+        let refusal = |id: i64, key: u32| match () {
+            () if closed.contains(&key) => Some(Class::Route),
+            () if unsendable.contains(&id) => Some(Class::Message),
+            () => None,
+        };
+        let mut end = db.read_page(&request.plan, &slots, |id, row| {
             let lane = request.lanes.iter().find(|(_, slots, _)| slots.contains(&row.slot)).map(|(lane, ..)| *lane);
             let Some(lane) = lane else { return ControlFlow::Continue(()) };
             let enough =
@@ -31,7 +36,7 @@ impl World {
                 page.skipped.push((lane, id));
             } else if enough || now >= request.trusted_until {
                 return ControlFlow::Break(());
-            } else if let Some(class) = self.refusal(id, row.key) {
+            } else if let Some(class) = refusal(id, row.key) {
                 let outcome = Outcome::Failed { class, persistence: Persistence::Not, code: 3 };
                 page.refused = Some(RefusedRow { lane, id, outcome });
                 return ControlFlow::Break(());
@@ -77,12 +82,6 @@ impl World {
             }
             self.settle(index, request.slot);
         }
-    }
-
-    /// Why the client does not take a row.
-    fn refusal(&self, id: i64, key: u32) -> Option<Class> {
-        let closed = self.closed_routes.contains(&key).then_some(Class::Route);
-        closed.or(self.unsendable.contains(&id).then_some(Class::Message))
     }
 
     /// Nothing is handed over under a lease that has ended.

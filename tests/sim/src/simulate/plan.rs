@@ -48,8 +48,10 @@ pub struct Plan {
     pub rollbacks: u32,
     /// Order keys.
     pub keys: u32,
-    /// Messages that can never be published.
+    /// Messages that can never be published: the broker refuses them.
     pub guilty: Vec<i64>,
+    /// Messages that can never be published: the client refuses them when they are handed over.
+    pub unsendable: Vec<i64>,
     /// Per thousand: statements that take up to 400 ms.
     pub slow_statements: u32,
     /// Per thousand: marks that stall for up to 40 s after their lease check.
@@ -92,6 +94,7 @@ impl Plan {
             rollbacks: 50,
             keys: 60,
             guilty: Vec::new(),
+            unsendable: Vec::new(),
             slow_statements: 0,
             stalled_marks: 0,
             lost_acks: 0,
@@ -162,6 +165,7 @@ impl Plan {
             writers: rng.usize(1..=8),
             pause_us: [10_000, 30_000, 300_000][rng.usize(0..3)],
             guilty: if rng.u8(0..4) == 0 { vec![rng.i64(1..500)] } else { Vec::new() },
+            unsendable: if rng.u8(0..4) == 0 { vec![rng.i64(1..500)] } else { Vec::new() },
             staggered: rng.bool(),
             ..faults
         }

@@ -118,17 +118,29 @@ fn a_steady_load_burns_few_transaction_ids_and_waits_little() {
     });
 }
 
+/// Message 500 can never be published: its lane stops there, everything before it and all other lanes go on.
+fn stops_its_lane_alone(seed: u64, plan: Plan) {
+    let mut end = run(seed, plan, MINUTE);
+    let rest = end.world.now + SECOND * 20;
+    end.run_until(rest);
+    let stopped = |flow: &Flow| matches!(flow, Flow::Stopped { id: 500, .. });
+    let views = end.world.relays.iter().flat_map(|relay| relay.worker.lanes());
+    let stopped = views.filter(|view| stopped(view.flow)).count();
+    let is_there = end.world.db.committed().any(|(id, _)| id == 500);
+    assert_eq!(stopped, usize::from(is_there), "one lane stands, unless the message was rolled back");
+    assert!(!end.world.kafka.topic().contains(&500));
+}
+
+fn steady() -> Plan {
+    Plan { relays: 2, long_transactions: 0, lost_acks: 300, ..Plan::calm() }
+}
+
 #[test]
-fn a_guilty_message_stops_its_lane_alone() {
-    for_seeds(|seed| {
-        let mut end = run(seed, Plan { guilty: vec![500], relays: 2, ..Plan::calm() }, MINUTE);
-        let rest = end.world.now + SECOND * 20;
-        end.run_until(rest);
-        let stopped = |flow: &Flow| matches!(flow, Flow::Stopped { id: 500, .. });
-        let views = end.world.relays.iter().flat_map(|relay| relay.worker.lanes());
-        let stopped = views.filter(|view| stopped(view.flow)).count();
-        let is_there = end.world.db.committed().any(|(id, _)| id == 500);
-        assert_eq!(stopped, usize::from(is_there), "one lane stands, unless the message was rolled back");
-        assert!(!end.world.kafka.topic().contains(&500));
-    });
+fn a_message_that_the_broker_refuses_stops_its_lane_alone() {
+    for_seeds(|seed| stops_its_lane_alone(seed, Plan { guilty: vec![500], ..steady() }));
+}
+
+#[test]
+fn a_message_that_the_client_refuses_stops_its_lane_alone() {
+    for_seeds(|seed| stops_its_lane_alone(seed, Plan { unsendable: vec![500], ..steady() }));
 }
