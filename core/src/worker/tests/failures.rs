@@ -157,3 +157,24 @@ fn a_failed_rebuild_is_tried_again_later() {
     bench.step(Input::Timer);
     assert!(bench.asks(&Action::Rebuild), "{:?}", bench.asked);
 }
+
+/// A lane that stopped at a message which the client refused goes back when a row before it fails after all, and
+/// stops again where it must.
+#[test]
+fn a_row_before_the_stop_still_goes_out() {
+    let mut bench = Bench::reading(&[0], 20);
+    let slot = bench.page().slot;
+    bench.sent(0, &[1], PageStop::Cut);
+    let refused = || RefusedRow { lane: LaneId(0), id: 2, outcome: failure(Class::Message) };
+    bench.step(Input::PageRead(PageReport { refused: Some(refused()), ..report(0, &[], PageStop::Cut) }));
+    assert_eq!(flow(&bench, 0), Flow::Stopped { id: 2, code: 7 });
+    bench.settled(slot, 0, &[], &[(1, Class::Collateral)]);
+    assert!(bench.asks(&Action::Rebuild), "{:?}", bench.asked);
+    bench.step(Input::Rebuilt);
+    assert_eq!(after(&bench), 0, "the first row is sent again");
+    let slot = bench.page().slot;
+    bench.step(Input::PageRead(PageReport { refused: Some(refused()), ..report(0, &[1], PageStop::Cut) }));
+    bench.settled(slot, 0, &[1], &[]);
+    assert_eq!(flow(&bench, 0), Flow::Stopped { id: 2, code: 7 });
+    assert!(!bench.asks_for_a_page());
+}
