@@ -152,10 +152,13 @@ impl Plan {
             };
             tracing::error!(source = self.name, error, "source ended; starting it anew");
             self.reporter.update(|status| status.database = Err(error));
-            if *stop.borrow() != Stop::No {
-                return;
+            let mut stopping = stop.clone();
+            tokio::select! {
+                biased;
+                // Ends with the sender too: nobody is left to work for.
+                _ = stopping.wait_for(|stop| *stop != Stop::No) => return,
+                () = backoff.wait(&mut random) => {}
             }
-            backoff.wait(&mut random).await;
         }
     }
 
