@@ -28,7 +28,7 @@ async fn eight_writers_at_their_worst_lose_and_repeat_nothing() {
 /// Two relays that fight over the lanes with short leases change nothing of it but the repeats.
 #[tokio::test]
 async fn eight_writers_and_relays_that_come_and_go_lose_nothing() {
-    let site = Site::new("traffic_churn", Lease::Short).await;
+    let site = Site::new("traffic_churn", Lease::Short).await.with("log.level=debug");
     let workload = Workload::new(site.database.url(), site.topic.name(), random::seed());
     let workload = Workload {
         duration: workload.duration.mul_f64(env::scale()),
@@ -41,7 +41,7 @@ async fn eight_writers_and_relays_that_come_and_go_lose_nothing() {
     let mut relay = site.start("first");
     let _steady = site.start("steady");
     while !writing.is_finished() {
-        relay.logged("lane claimed", SOON).await;
+        relay.logged("mark saved", SOON).await;
         match lives % 2 {
             0 => relay.kill9(),
             _ => {
