@@ -73,11 +73,15 @@ fn text(headers: OwnedHeaders, key: &str, value: &str) -> OwnedHeaders {
     headers.insert(Header { key, value: Some(value.as_bytes()) })
 }
 
-/// A source's name as a relative URI reference: what RFC 3986 does not allow in a path segment is percent-encoded.
+/// A source's name or URI as a URI reference: what RFC 3986 allows nowhere in one is percent-encoded, and so is
+/// a per cent sign that begins no encoded byte.
 fn uri_reference(name: &str) -> String {
     let mut encoded = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/@!$&'()*+,;=".contains(&byte) {
+    let bytes = name.as_bytes();
+    for (at, &byte) in bytes.iter().enumerate() {
+        let escape = || bytes.get(at + 1..at + 3).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit));
+        let legal = byte.is_ascii_alphanumeric() || b"-._~/:?#[]@!$&'()*+,;=".contains(&byte);
+        if legal || (byte == b'%' && escape()) {
             encoded.push(char::from(byte));
         } else {
             // writing to a String can't fail
@@ -158,5 +162,20 @@ mod tests {
         let message = MessageRef { event_time_us: None, content_type: None, ..message(&[]) };
         let built = HeaderStyle::new(true, "orders").build("f", &message);
         assert_eq!(listed(&built).last(), Some(&pair("ce_time", "2027-01-15T08:00:00.000000Z")));
+    }
+
+    #[test]
+    fn a_source_is_a_uri_reference() {
+        for (source, reference) in [
+            ("orders", "orders"),
+            ("orders db", "orders%20db"),
+            ("https://example.com/a?b=c#d", "https://example.com/a?b=c#d"),
+            ("urn:uuid:6e8bc430-9c3a-11d9-9669-0800200c9a66", "urn:uuid:6e8bc430-9c3a-11d9-9669-0800200c9a66"),
+            ("a%20b", "a%20b"),
+            ("50% off", "50%25%20off"),
+            ("\u{e9}", "%C3%A9"),
+        ] {
+            assert_eq!(uri_reference(source), reference);
+        }
     }
 }
