@@ -278,9 +278,9 @@ impl World {
         &self.unpublished
     }
 
-    /// Whether the newest position of each lane covers every message that it serves.
-    pub fn all_recorded(&self) -> bool {
-        self.db.committed().all(|(id, row)| self.is_recorded(id, row.slot, row.xid))
+    /// Whether the newest position of each lane covers every message that it serves, up to but without `end`.
+    pub fn all_recorded_before(&self, end: i64) -> bool {
+        self.db.committed().all(|(id, row)| id >= end || self.is_recorded(id, row.slot, row.xid))
     }
 
     /// What the newest positions promise must be in the topic.

@@ -24,6 +24,8 @@ pub fn small() -> Vec<(Scenario, usize)> {
         (guilty("the first is guilty, another key between", mixed, 1), 10_388),
         (guilty("another key is guilty", mixed, 2), 58_465),
         (guilty("the last is guilty, another key between", mixed, 3), 78_160),
+        (by_client(guilty("the client refuses the second of a key", one, 2)), 4_974),
+        (by_client(guilty("the client refuses another key", mixed, 2)), 4_974),
         (Scenario::live("two writers at once", &[1, 2]).rolls_back(0).with(|b| b.disconnects = 1), 116_686),
         (Scenario::live("one key, twice", &[1, 1]).in_turn(1, 0).with(|b| (b.ticks, b.stalls) = (1, 1)), 75_402),
         (Scenario::live("the database dies", &[1, 2]).with(|b| b.database_crashes = 1), 70_357),
@@ -35,17 +37,21 @@ fn guilty(name: &'static str, keys: &[u32], id: i64) -> Scenario {
     Scenario { late_outcomes: true, ..scenario }
 }
 
+fn by_client(scenario: Scenario) -> Scenario {
+    Scenario { client_refuses: true, ..scenario }
+}
+
 /// Scenarios for a machine with time.
-pub fn big() -> Vec<(Scenario, usize)> {
+pub fn big() -> Vec<Scenario> {
     let (mixed, one) = (&[1, 2, 1], &[1, 1, 1]);
     vec![
-        (Scenario::still("three units of time", mixed).with(|b| b.ticks = 3), 0),
-        (Scenario::still("takeovers and lost sessions", mixed).with(|b| (b.ticks, b.disconnects) = (2, 1)), 0),
-        (Scenario::still("takeovers, stalls, a death", one).with(|b| (b.ticks, b.stalls, b.crashes) = (2, 1, 1)), 0),
-        (Scenario::live("one key twice, and another", &[1, 1, 2]).in_turn(1, 0), 0),
-        (Scenario::live("three writers at once", &[1, 2, 3]), 0),
-        (Scenario { relays: 2, ..Scenario::live("two writers, two relays", &[1, 2]).with(|b| b.ticks = 1) }, 0),
-        (Scenario::live("two deaths of the database", &[1, 2]).with(|b| b.database_crashes = 2), 0),
+        Scenario::still("three units of time", mixed).with(|b| b.ticks = 3),
+        Scenario::still("takeovers and lost sessions", mixed).with(|b| (b.ticks, b.disconnects) = (2, 1)),
+        Scenario::still("takeovers, stalls, a death", one).with(|b| (b.ticks, b.stalls, b.crashes) = (2, 1, 1)),
+        Scenario::live("one key twice, and another", &[1, 1, 2]).in_turn(1, 0),
+        Scenario::live("three writers at once", &[1, 2, 3]),
+        Scenario { relays: 2, ..Scenario::live("two writers, two relays", &[1, 2]).with(|b| b.ticks = 1) },
+        Scenario::live("two deaths of the database", &[1, 2]).with(|b| b.database_crashes = 2),
     ]
 }
 

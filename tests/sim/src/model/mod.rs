@@ -81,9 +81,10 @@ impl Relays {
         let world = &state.world;
         let ended = state.scripts.iter().all(|script| *script == Script::Ended);
         match self.scenario.guilty {
-            None => ended && world.unpublished().is_empty() && world.all_recorded(),
+            None => ended && world.unpublished().is_empty() && world.all_recorded_before(i64::MAX),
             Some(guilty) => {
-                let out_before = world.unpublished().iter().all(|(_, id)| *id >= guilty);
+                let out_before =
+                    world.unpublished().iter().all(|(_, id)| *id >= guilty) && world.all_recorded_before(guilty);
                 let stopped = |flow: &Flow| matches!(flow, Flow::Stopped { id, .. } if *id == guilty);
                 ended
                     && out_before

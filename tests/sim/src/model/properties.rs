@@ -45,7 +45,8 @@ fn expected(scenario: &Scenario) -> Vec<Event> {
     when(budget.disconnects > 0, &[Event::LostReplySaved, Event::LateMarkLanded]);
     when(budget.lost_acks > 0 && scenario.guilty != Some(1), &[Event::AckLost, Event::Repeat]);
     when(budget.crashes > 0 && scenario.guilty.is_none(), &[Event::Repeat, Event::ZombieRepeat]);
-    when(scenario.guilty.is_some(), &[Event::Guilty, Event::Stopped, Event::Rebuild]);
+    when(scenario.guilty.is_some(), &[Event::Stopped]);
+    when(scenario.guilty.is_some() && !scenario.client_refuses, &[Event::Guilty, Event::Rebuild]);
     when(budget.database_crashes > 0, &[Event::DatabaseCrash]);
     when(!scenario.log_is_static, &[Event::Burn]);
     when(scenario.writes_at_once(), &[Event::Straggler]);

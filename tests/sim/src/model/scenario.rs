@@ -55,6 +55,8 @@ pub struct Scenario {
     pub keys: Vec<u32>,
     /// The message that can never be published.
     pub guilty: Option<i64>,
+    /// The client refuses it when it is handed over, instead of the broker later.
+    pub client_refuses: bool,
     /// Faults.
     pub budget: Budget,
     /// All messages are committed before the start, and relays take no transaction ids.
@@ -78,6 +80,7 @@ impl Scenario {
             name,
             keys: keys.to_vec(),
             guilty: None,
+            client_refuses: false,
             budget: Budget::default(),
             log_is_static: true,
             scripts: Vec::new(),
@@ -143,7 +146,9 @@ impl Scenario {
         let rules = Rules { relays_take_xids: !self.log_is_static, heartbeats: false, ..Rules::REAL };
         let db = FakeDatabase::new(rules, [0..=255]);
         let guilty: Vec<i64> = self.guilty.into_iter().collect();
-        let mut world = World::new(self.mutation, db, &guilty, self.terms());
+        let (by_client, by_broker) = if self.client_refuses { (&guilty[..], &[][..]) } else { (&[][..], &guilty[..]) };
+        let mut world = World::new(self.mutation, db, by_broker, self.terms());
+        world.unsendable = by_client.iter().copied().collect();
         if self.log_is_static {
             let xid = world.db.begin();
             for key in &self.keys {
