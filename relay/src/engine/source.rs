@@ -15,7 +15,7 @@ use super::observer::Observer;
 use super::paging::Taken;
 use super::sessions::{Numbered, Read, Sessions, Write};
 use super::{Backoff, Happened, Stop};
-use crate::clock::{Clock, pause};
+use crate::clock::{Clock, FineTimer};
 use crate::failpoint;
 use crate::publisher::{Event, PageSlot, Publisher};
 use crate::store::Store;
@@ -118,6 +118,7 @@ impl<P: Publisher + 'static> Source<P> {
             mark_rows: 0,
             finished: false,
         };
+        let timer = FineTimer::new().map_err(|error| EngineError::Task(format!("no timer: {error}")))?;
         while !source.finished {
             tokio::select! {
                 biased;
@@ -125,7 +126,7 @@ impl<P: Publisher + 'static> Source<P> {
                 Some(happened) = happened.recv() => source.happened(happened),
                 Ok(()) = stop.changed() => source.stop(*stop.borrow_and_update()),
                 Some(ended) = tasks.join_next() => return Err(ended_early(ended)),
-                () = pause(source.rest()) => source.step(Input::Timer),
+                () = timer.pause(source.rest()) => source.step(Input::Timer),
             }
         }
         Ok(())
