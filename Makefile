@@ -1,7 +1,7 @@
 # Chores of the project. `make` and `make help` list them.
 
 .DEFAULT_GOAL := help
-.PHONY: help test fmt lint model bugs-long bench deny services-up services-down
+.PHONY: help test fmt lint model versions bugs-long bench deny services-up services-down
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ lint: ## clippy, warnings are errors
 
 model: ## only the model checker and the simulator
 	@cargo test -p fencepost-sim
+
+versions: ## the tests of the database side with PostgreSQL 14, 16, 17 and 18
+	@scripts/test-versions
 
 bugs-long: ## all tests, the long ones at their full length
 	@FENCEPOST_TEST_SCALE=1 scripts/test
