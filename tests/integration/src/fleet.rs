@@ -111,6 +111,11 @@ impl Site {
         self.launch(name, "").start(name)
     }
 
+    /// Starts a relay whose clocks are so many seconds ahead (negative: behind).
+    pub fn start_at_offset(&self, name: &str, seconds: i64) -> Fencepost {
+        self.launch(name, "").at_offset(seconds).start(name)
+    }
+
     /// Starts a relay that does something at a failpoint.
     pub fn start_armed(&self, name: &str, point: Point, action: &str) -> Fencepost {
         self.launch(name, "").failpoint(point, action).start(name)

@@ -71,6 +71,17 @@ impl Launch {
         Launch { program: program.to_owned(), args, ..Launch::default() }
     }
 
+    /// Runs it in a time namespace whose monotonic clocks are so many seconds ahead (negative: behind).
+    pub fn at_offset(mut self, seconds: i64) -> Self {
+        let program = std::mem::replace(&mut self.program, "unshare".into());
+        let offset = seconds.to_string();
+        let program = program.to_str().expect("a path in UTF-8");
+        let before =
+            ["--user", "--map-root-user", "--time", "--monotonic", &offset, "--boottime", &offset, "--", program];
+        self.args.splice(0..0, before.map(str::to_owned));
+        self
+    }
+
     /// Writes the text into a file, and passes `--config FILE` before the other arguments.
     pub fn config(mut self, text: impl Into<String>) -> Self {
         self.config = Some(text.into());

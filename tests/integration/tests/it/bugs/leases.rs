@@ -170,3 +170,31 @@ async fn b41_many_producers_and_a_quick_poll_repeat_nothing() {
     }
     Came::all(&site.topic, 1..=PRODUCERS * each, DEADLINE).await.assert_once();
 }
+
+/// A relay judges its own lease by differences of its own clock, and another's by the database's: where its
+/// clocks stand doesn't matter.
+#[tokio::test]
+async fn b43_a_relay_whose_clock_is_ahead_or_behind_takes_nothing_early() {
+    let site = Site::new("b43", Lease::Medium).await;
+    let mut writer = site.connect().await;
+    let _healthy = site.start("healthy");
+    site.shared_by(&["healthy"]).await;
+    let total = scaled_count(1_000, 400);
+    for (turn, (name, seconds)) in [("ahead", 600), ("behind", -600)].into_iter().enumerate() {
+        let mut other = site.start_at_offset(name, seconds);
+        site.shared_by(&["healthy", name]).await;
+        let before = site.generations().await;
+        for part in 0..10 {
+            let first = turn as i64 * total + part * total / 10 + 1;
+            enqueue(&mut writer, site.topic.name(), "i % 50", first..=turn as i64 * total + (part + 1) * total / 10)
+                .await;
+            wait::hold(Lease::Medium.length() / 4).await;
+        }
+        Came::all(&site.topic, 1..=(turn as i64 + 1) * total, DEADLINE).await.assert_once().assert_in_order();
+        assert_eq!(site.generations().await, before, "{name}: no lane changed hands in more than two leases");
+        other.term();
+        assert_eq!(other.exited(SOON).await.code(), Some(0), "{name}: a clean stop");
+        site.shared_by(&["healthy"]).await;
+    }
+    assert_one_owner_per_generation(&mut writer).await;
+}
