@@ -3,6 +3,7 @@
 //! value. Three drivers run the same code: the relay's engine, the seeded simulator, and the model
 //! checker.
 
+pub mod audit;
 pub mod batch;
 pub mod failure;
 pub mod header;

@@ -38,6 +38,7 @@ ALTER TABLE "fencepost".settings OWNER TO "fencepost_owner";
 ALTER TABLE "fencepost".lanes OWNER TO "fencepost_owner";
 ALTER TABLE "fencepost".batches OWNER TO "fencepost_owner";
 ALTER TABLE "fencepost".relays OWNER TO "fencepost_owner";
+ALTER TABLE "fencepost".audit_findings OWNER TO "fencepost_owner";
 ALTER TABLE "fencepost".schema_migrations OWNER TO "fencepost_owner";
 ALTER TYPE "fencepost".detour OWNER TO "fencepost_owner";
 ALTER TYPE "fencepost".position OWNER TO "fencepost_owner";
@@ -46,7 +47,7 @@ ALTER FUNCTION "fencepost".enqueue OWNER TO "fencepost_owner";
 
 REVOKE ALL ON SCHEMA "fencepost" FROM PUBLIC;
 REVOKE ALL ON "fencepost".outbox, "fencepost".origin, "fencepost".settings, "fencepost".lanes, "fencepost".batches,
-  "fencepost".relays, "fencepost".schema_migrations FROM PUBLIC;
+  "fencepost".relays, "fencepost".audit_findings, "fencepost".schema_migrations FROM PUBLIC;
 REVOKE ALL ON SEQUENCE "fencepost".outbox_id_seq FROM PUBLIC;
 REVOKE ALL ON FUNCTION "fencepost".uuid_v7, "fencepost".enqueue FROM PUBLIC;
 
@@ -64,12 +65,14 @@ GRANT SELECT ON SEQUENCE "fencepost".outbox_id_seq TO "fencepost_relay";
 GRANT SELECT, INSERT, DELETE ON "fencepost".batches TO "fencepost_relay";
 GRANT SELECT, UPDATE (owner, generation, lease_expires_at, status) ON "fencepost".lanes TO "fencepost_relay";
 GRANT SELECT, INSERT, UPDATE, DELETE ON "fencepost".relays TO "fencepost_relay";
+GRANT SELECT, INSERT (lane, from_n, to_n, expected, found, ids, relay) ON "fencepost".audit_findings TO "fencepost_relay";
 
--- Admins repair lanes, end leases and change settings. They may read messages, not change them.
+-- Admins repair lanes, end leases, close findings and change settings. They may read messages, not change them.
 GRANT SELECT ON "fencepost".outbox, "fencepost".origin, "fencepost".settings, "fencepost".lanes, "fencepost".batches,
-  "fencepost".relays, "fencepost".schema_migrations TO "fencepost_admin";
+  "fencepost".relays, "fencepost".audit_findings, "fencepost".schema_migrations TO "fencepost_admin";
 GRANT SELECT ON SEQUENCE "fencepost".outbox_id_seq TO "fencepost_admin";
 GRANT INSERT ON "fencepost".batches TO "fencepost_admin";
 GRANT INSERT, UPDATE ON "fencepost".lanes TO "fencepost_admin";
 GRANT DELETE ON "fencepost".relays TO "fencepost_admin";
+GRANT UPDATE (closed_at, closed_by, reason) ON "fencepost".audit_findings TO "fencepost_admin";
 GRANT UPDATE (kafka_cluster_id, keep_delivered) ON "fencepost".settings TO "fencepost_admin";

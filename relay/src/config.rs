@@ -62,6 +62,15 @@ impl Environment {
         Environment(std::env::vars_os().filter_map(text).collect())
     }
 
+    /// The operating system's user, as the login told it.
+    pub fn user(&self) -> Option<String> {
+        ["USER", "LOGNAME"]
+            .into_iter()
+            .filter_map(|name| self.get(name))
+            .find(|name| !name.is_empty())
+            .map(str::to_owned)
+    }
+
     fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }

@@ -106,6 +106,10 @@ impl Metrics {
             polls: counter(&spec::POLLS),
             burned_xids: counter(&spec::BURNED_XIDS),
             reconnects: counter(&spec::RECONNECTS),
+            audit_windows: counter(&spec::AUDIT_WINDOWS),
+            audit_messages: counter(&spec::AUDIT_MESSAGES),
+            audit_differences: counter(&spec::AUDIT_DIFFERENCES),
+            audit_findings: gauge(&spec::AUDIT_FINDINGS),
             failures: Class::ALL.map(|class| self.counter(&spec::FAILURES).with_label_values(&[name, class.name()])),
             lost: LossReason::ALL.map(|why| self.counter(&spec::LOST_LEASES).with_label_values(&[name, why.name()])),
             generations: self.gauge(&spec::LANE_GENERATION).clone(),
@@ -187,6 +191,14 @@ pub struct SourceMetrics {
     pub burned_xids: IntCounter,
     /// Connections made after the first.
     pub reconnects: IntCounter,
+    /// Windows that were audited.
+    pub audit_windows: IntCounter,
+    /// Messages that the log held in them.
+    pub audit_messages: IntCounter,
+    /// Windows that held another number than was delivered.
+    pub audit_differences: IntCounter,
+    /// Findings that nobody has closed.
+    pub audit_findings: IntGauge,
     failures: [IntCounter; Class::ALL.len()],
     lost: [IntCounter; LossReason::ALL.len()],
     generations: IntGaugeVec,

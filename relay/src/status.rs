@@ -9,6 +9,8 @@ use fencepost_core::lane::Moment;
 use serde::Serialize;
 use tokio::sync::watch;
 
+use crate::store::Finding;
+
 /// One source as its relay sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceStatus {
@@ -22,6 +24,8 @@ pub struct SourceStatus {
     pub lanes: Vec<LaneState>,
     /// What waits in the lanes that this relay holds, as of the last look.
     pub backlog: Option<Backlog>,
+    /// What the audit found and nobody has closed, of all lanes, as of the last look.
+    pub findings: Vec<Finding>,
     /// Whether there is something to do: in flight, unmarked, or behind. Without it no progress is no stall.
     pub busy: bool,
     /// When something was last delivered or marked, or nothing was left to do.
@@ -116,6 +120,7 @@ impl SourceStatus {
             destination: Ok(()),
             lanes: Vec::new(),
             backlog: None,
+            findings: Vec::new(),
             busy: false,
             progress_at: Moment::ZERO,
             stopping: false,
@@ -131,6 +136,7 @@ impl SourceStatus {
         reasons.extend(self.database.as_ref().err().map(|why| format!("database: {why}")));
         reasons.extend(self.destination.as_ref().err().map(|why| format!("destination: {why}")));
         reasons.extend(self.lanes.iter().filter_map(LaneState::complaint));
+        reasons.extend(self.findings.iter().map(|finding| format!("audit: {finding}; see: fencepost audit list")));
         let still = now.saturating_sub(self.progress_at);
         if self.busy && still > stall_after {
             reasons.push(format!("no progress for {} s although there is work", still.as_secs()));
@@ -234,6 +240,17 @@ mod tests {
                 "lane 2 waits at message 7: route (3, unknown topic or partition); it is tried again",
                 "lane 3 stopped at message 7: message (10, message too large); it can never be sent as it is",
             ]
+        );
+    }
+
+    #[test]
+    fn an_open_finding_is_a_reason() {
+        let lane = fencepost_core::lane::LaneId(3);
+        let finding = Finding { lane, from_n: 5, to_n: 9, expected: 10, found: 11, ids: vec![7] };
+        let status = SourceStatus { findings: vec![finding], ..ready() };
+        assert_eq!(
+            status.reasons(STALL, STALL),
+            ["audit: lane 3 delivered 10 messages in batches 6 to 9 and the log held 11; see: fencepost audit list"]
         );
     }
 

@@ -1,6 +1,7 @@
 //! The command line: what may be asked (here and in a file per verb), and how answers look. Verbs write data to one
 //! stream and everything else to another, and never touch the terminal themselves.
 
+pub mod audit;
 pub mod config;
 pub mod healthcheck;
 pub mod lane;
@@ -48,6 +49,13 @@ pub enum Verb {
     /// Show and repair lanes.
     #[command(subcommand)]
     Lane(lane::Lane),
+    /// Show and close what the completeness audit found.
+    ///
+    /// A relay counts a sample of what it delivered again, by transaction ids. A difference means that a message was passed
+    /// over, or that rows of the outbox were written or removed by hand. While a finding is open, its source is not
+    /// ready and nothing delivered is removed.
+    #[command(subcommand)]
+    Audit(audit::Audit),
     /// Ask a running relay whether it is ready; for containers.
     Healthcheck(healthcheck::Healthcheck),
     /// Measure this program against a real PostgreSQL and a real Kafka: rates, latencies, CPU, memory.

@@ -4,6 +4,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{CliError, Exit, Output};
+use crate::ops::audit::FindingLine;
 use crate::ops::status::SourceSummary;
 
 /// Show each source in sum, as its database tells it.
@@ -65,6 +66,12 @@ fn print_summary(name: &str, summary: &SourceSummary, out: &mut Output<'_>) -> R
     }
     let oldest = summary.oldest_seconds.map_or(String::new(), |seconds| format!(", the oldest for {seconds:.1} s"));
     out.line(format!("  waiting at most {backlog}{oldest}"))?;
+    for finding in &summary.findings {
+        let FindingLine { lane, to_n, expected, found, .. } = finding;
+        out.line(format!(
+            "  audit finding: lane {lane} delivered {expected} messages up to batch {to_n} and the log held {found}: run fencepost audit list"
+        ))?;
+    }
     for relay in &summary.relays {
         let (owner, lanes, seen, up) = (&relay.owner, relay.lanes, relay.seen_seconds, relay.up_seconds);
         out.line(format!("  relay {owner}: {lanes} lanes, seen {seen:.1} s ago, up {up:.0} s"))?;

@@ -5,11 +5,12 @@
 //! * `sessions` owns the pair of database sessions that read pages and write marks;
 //! * `paging` carries one page from the database to the publisher;
 //! * `keeper` owns the session that claims, renews and releases;
-//! * `chores` owns the session that looks at the backlog and prunes old batch rows;
+//! * `chores` owns the session for what has time: the backlog, old batch rows, and the `audit`;
 //! * `observer` turns what happened into metrics, status and log lines.
 //!
 //! Everything runs on one thread; the tasks talk through channels and share nothing that could be locked.
 
+mod audit;
 mod chores;
 mod keeper;
 mod observer;
@@ -51,8 +52,8 @@ enum Happened {
     Trouble(Trouble),
     /// A session that had trouble works again.
     Recovered(&'static str),
-    /// Backlog by lane.
-    Lag(Vec<crate::store::LaneLag>),
+    /// The chores were done.
+    Chores(chores::Done),
 }
 
 /// Trouble with the database, for status and logs.

@@ -8,13 +8,15 @@ use fencepost_core::lane::{LaneId, Moment};
 use fencepost_core::worker::{Flow, Note, PageReport, Worker};
 
 use super::Trouble;
+use super::audit::Audited;
+use super::chores::Done;
 use super::paging::Taken;
 use super::sessions::PAIR;
 use crate::clock::wall_us;
 use crate::metrics::SourceMetrics;
 use crate::publisher::PageSlot;
 use crate::status::{Backlog, LaneState, Obstacle, Phase, Reporter};
-use crate::store::LaneLag;
+use crate::store::{Finding, LaneLag};
 
 /// The eyes of one source's loop.
 pub struct Observer {
@@ -62,7 +64,11 @@ impl Observer {
                 return;
             }
             Trouble::Chore { error } => {
-                tracing::warn!(source, error, "backlog not measured or old batch rows not pruned; trying again");
+                tracing::warn!(
+                    source,
+                    error,
+                    "backlog not measured, old batch rows not pruned, or nothing audited; trying again"
+                );
                 return;
             }
         };
@@ -100,8 +106,34 @@ impl Observer {
         self.reporter.update(|status| status.database = state);
     }
 
+    /// What the chores found out.
+    pub(super) fn chores(&mut self, done: &Done) {
+        self.lag(&done.lag);
+        self.audited(&done.audited);
+        self.metrics.audit_findings.set(done.findings.len() as i64);
+        self.reporter.update(|status| status.findings.clone_from(&done.findings));
+    }
+
+    fn audited(&self, audited: &Audited) {
+        self.metrics.audit_windows.inc_by(audited.windows);
+        self.metrics.audit_messages.inc_by(audited.messages.unsigned_abs());
+        self.metrics.audit_differences.inc_by(audited.differences.len() as u64);
+        for Finding { lane, from_n, to_n, expected, found, ids } in &audited.differences {
+            tracing::error!(
+                source = &*self.source,
+                lane = lane.0,
+                from_n,
+                to_n,
+                expected,
+                found,
+                ?ids,
+                "the log holds another number of messages than was delivered; look into these ids, then: fencepost audit close"
+            );
+        }
+    }
+
     /// The backlog of the lanes that are held here; others are somebody else's to report.
-    pub(super) fn lag(&mut self, lag: &[LaneLag]) {
+    fn lag(&mut self, lag: &[LaneLag]) {
         let held = |lane: LaneId| self.lanes.iter().any(|state| state.lane == lane.0);
         let held: Vec<&LaneLag> = lag.iter().filter(|lag| held(lag.lane)).collect();
         let messages = held.iter().map(|lag| lag.messages).sum();

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use fencepost_core::lane::{Owner, Tag};
+use fencepost_core::lane::{LaneId, Owner, Tag};
 use fencepost_core::worker::{Action, Input, Terms, Worker};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
@@ -62,7 +62,7 @@ pub struct Source<P> {
     reads: UnboundedSender<Numbered<Read>>,
     writes: UnboundedSender<Numbered<Write>>,
     keeps: UnboundedSender<Keep>,
-    chores: UnboundedSender<()>,
+    chores: UnboundedSender<Vec<LaneId>>,
     /// Rows of the newest mark.
     mark_rows: usize,
     finished: bool,
@@ -98,7 +98,12 @@ impl<P: Publisher + 'static> Source<P> {
             told: told.clone(),
         };
         tasks.spawn_local(sessions.run(read_commands, write_commands, Backoff::new(base, cap)));
-        let doer = Chores { store: Rc::clone(&store), lease: settings.terms.lease.lease, told: told.clone() };
+        let doer = Chores {
+            store: Rc::clone(&store),
+            owner: settings.owner.clone(),
+            lease: settings.terms.lease.lease,
+            told: told.clone(),
+        };
         tasks.spawn_local(doer.run(chore_calls, Backoff::new(base, cap)));
         let keeper = Keeper { store, owner: settings.owner.clone(), lease: settings.terms.lease.lease, clock, told };
         tasks.spawn_local(keeper.run(keep_commands, Backoff::new(base, cap)));
@@ -161,7 +166,7 @@ impl<P: Publisher + 'static> Source<P> {
             Happened::Page { slot, page } => self.page_read(slot, page),
             Happened::Trouble(trouble) => self.observer.trouble(&trouble),
             Happened::Recovered(part) => self.observer.recovered(part),
-            Happened::Lag(lag) => self.observer.lag(&lag),
+            Happened::Chores(done) => self.observer.chores(&done),
         }
     }
 
@@ -233,8 +238,8 @@ impl<P: Publisher + 'static> Source<P> {
             Action::Survey => self.keep(Keep::Survey),
             Action::Claim { lane, seen } => self.keep(Keep::Claim { lane, seen }),
             Action::Renew(lanes) => {
+                let _ = self.chores.send(lanes.iter().map(|(lane, _)| *lane).collect());
                 self.keep(Keep::Renew(lanes));
-                let _ = self.chores.send(());
             }
             Action::Release(lanes) => self.keep(Keep::Release(lanes)),
             Action::Leave => self.keep(Keep::Leave),

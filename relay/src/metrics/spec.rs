@@ -94,6 +94,11 @@ metrics! {
     POLLS = counter("fencepost_polls_total", "statements", "Looks at the log.");
     BURNED_XIDS = counter("fencepost_burned_xids_total", "transaction ids", "Taken for ticks alone.");
     RECONNECTS = counter("fencepost_reconnects_total", "connections", "Connections to the database after a loss.");
+    AUDIT_WINDOWS = counter("fencepost_audit_windows_total", "windows", "Stretches of held lanes that were counted again.");
+    AUDIT_MESSAGES = counter("fencepost_audit_messages_total", "messages", "Messages that the log held in them.");
+    AUDIT_DIFFERENCES = counter(
+        "fencepost_audit_differences_total", "windows", "Of those, that held another number than was delivered.");
+    AUDIT_FINDINGS = gauge("fencepost_audit_open_findings", "findings", "Differences that nobody has closed, all lanes.");
     BUILD_INFO = labelled(gauge("fencepost_build_info", "1", "The program's version."), &["version"]);
 }
 

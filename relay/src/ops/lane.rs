@@ -131,7 +131,7 @@ mod tests {
     use fencepost_core::lane::{Generation, Owner};
 
     use super::*;
-    use crate::store::admin::{RelayStatus, SourceFacts};
+    use crate::store::admin::{FindingStatus, RelayStatus, SourceFacts};
 
     /// One lane, and whether the compare-and-set finds it as it was seen.
     struct OneLane {
@@ -152,6 +152,12 @@ mod tests {
         }
         async fn init_lanes(&mut self, _: InitLanes) -> Result<InitReport, InitError> {
             Ok(InitReport::default())
+        }
+        async fn findings(&mut self, _: bool) -> Result<Vec<FindingStatus>, StoreError> {
+            Ok(Vec::new())
+        }
+        async fn close_finding(&mut self, _: LaneId, _: i64, _: &str, _: &str) -> Result<bool, StoreError> {
+            Ok(false)
         }
         async fn release_lane(&mut self, _: LaneId, owner: &Owner, generation: Generation) -> Result<bool, StoreError> {
             self.released =

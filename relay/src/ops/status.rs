@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::audit::{self, FindingLine};
 use super::lane::seconds;
 use crate::store::StoreError;
 use crate::store::admin::{Admin, LaneStatus, RelayStatus};
@@ -25,6 +26,8 @@ pub struct SourceSummary {
     pub backlog: i64,
     /// Age of the oldest of them.
     pub oldest_seconds: Option<f64>,
+    /// What the audit found and nobody has closed.
+    pub findings: Vec<FindingLine>,
     /// Relays that left a heartbeat.
     pub relays: Vec<RelayLine>,
 }
@@ -50,6 +53,7 @@ pub async fn look(admin: &mut impl Admin) -> Result<SourceSummary, StoreError> {
     let facts = admin.facts().await?;
     let lanes = admin.lanes().await?;
     let relays = admin.relays().await?;
+    let findings = audit::list(admin, false).await?;
     let without = lanes.iter().filter(|lane| lane.position.is_none()).map(|lane| lane.lane.0);
     Ok(SourceSummary {
         source_id: facts.source_id.map(|id| id.to_string()),
@@ -60,6 +64,7 @@ pub async fn look(admin: &mut impl Admin) -> Result<SourceSummary, StoreError> {
         lanes_without_position: without.collect(),
         backlog: lanes.iter().map(|lane| lane.backlog).sum(),
         oldest_seconds: oldest_seconds(&lanes),
+        findings,
         relays: relays.iter().map(RelayLine::from).collect(),
     })
 }

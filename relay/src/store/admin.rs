@@ -8,7 +8,7 @@ use fencepost_core::lane::{Generation, LaneId, Owner, Slots};
 use fencepost_core::limits::{LANES_MAX, SLOTS};
 use uuid::Uuid;
 
-use super::StoreError;
+use super::{Finding, StoreError};
 
 /// Looks at a source and repairs its lanes. Needs the rights of the admin role.
 pub trait Admin {
@@ -26,6 +26,18 @@ pub trait Admin {
     /// # Errors
     /// [`InitError::Refused`] changes nothing.
     fn init_lanes(&mut self, init: InitLanes) -> impl Future<Output = Result<InitReport, InitError>>;
+
+    /// What the audit found, oldest first: what nobody has closed, or everything that is still on record.
+    fn findings(&mut self, all: bool) -> impl Future<Output = Result<Vec<FindingStatus>, StoreError>>;
+
+    /// Closes a finding, for good: who did it and why stay on record. Whether there was an open one of that name.
+    fn close_finding(
+        &mut self,
+        lane: LaneId,
+        to_n: i64,
+        actor: &str,
+        reason: &str,
+    ) -> impl Future<Output = Result<bool, StoreError>>;
 
     /// Frees a lane that is still held by this owner under this generation; whether it was. The next claim takes
     /// the next generation, so a late mark of the former owner changes nothing.
@@ -102,6 +114,26 @@ pub struct RelayStatus {
     pub seen_ms: i64,
     /// Lanes that it holds, by unexpired leases.
     pub lanes: i64,
+}
+
+/// What the audit found, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FindingStatus {
+    /// What it found.
+    pub finding: Finding,
+    /// Since it was found.
+    pub age_ms: i64,
+    /// Who closed it and why; none: it is open.
+    pub closed: Option<Closed>,
+}
+
+/// The end of a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// Who closed it.
+    pub by: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// What to do about lanes.

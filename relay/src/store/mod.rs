@@ -5,10 +5,12 @@
 //! may or may not have taken effect; only marks and claims change anything, and both can be settled by
 //! reading the newest rows again.
 
+use std::fmt;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+pub use fencepost_core::audit::{Recorded, Window};
 pub use fencepost_core::batch::{BatchHead, MarkRow};
 pub use fencepost_core::lane::Survey;
 use fencepost_core::lane::{Generation, LaneId, Owner, Slots, Tag};
@@ -99,14 +101,47 @@ pub trait LaneKeeper {
     /// Removes this relay's heartbeat, so that the others share its lanes at once, and gives back every lane that
     /// is still `owner`'s by the table: its claim's or release's reply was lost.
     fn leave(&mut self, owner: &Owner) -> impl Future<Output = Result<(), StoreError>>;
+}
 
+/// What has time: measures, tidies up and audits. On the kind of connection that keeps leases, but another one.
+pub trait Housekeeper {
     /// Age of the oldest message that the newest positions do not cover, by lane, for lag metrics;
     /// bounded cost whatever the backlog. Empty for a lane without backlog.
     fn lag(&mut self) -> impl Future<Output = Result<Vec<LaneLag>, StoreError>>;
 
     /// Deletes batch rows beyond the newest 10,000 of a lane and older than ten leases, at most `limit`.
     fn prune(&mut self, lease: Duration, limit: i64) -> impl Future<Output = Result<u64, StoreError>>;
+
+    /// Rows of a lane's batch log, newest first: from number `from` on and behind what a finding covers
+    /// already, at most `limit`.
+    fn recorded(
+        &mut self,
+        lane: LaneId,
+        from: i64,
+        limit: i64,
+    ) -> impl Future<Output = Result<Vec<Recorded>, StoreError>>;
+
+    /// Counts the lane's messages that `window.up` sees and `window.lo` does not, by their transaction ids. `None` where
+    /// that would mean to look at more than about `rows_max` messages.
+    fn count(&mut self, window: &Window, rows_max: i64) -> impl Future<Output = Result<Option<i64>, StoreError>>;
+
+    /// Writes down that `found` messages were counted in a window, and returns the finding with ids of the window's
+    /// messages: those first that no page can have read, then the newest. Repeating it writes nothing more.
+    fn report(
+        &mut self,
+        owner: &Owner,
+        window: &Window,
+        found: i64,
+    ) -> impl Future<Output = Result<Finding, StoreError>>;
+
+    /// Findings that nobody has closed, oldest first, at most [`FINDINGS_MAX`].
+    fn findings(&mut self) -> impl Future<Output = Result<Vec<Finding>, StoreError>>;
 }
+
+/// Findings that are shown at most.
+pub const FINDINGS_MAX: usize = 20;
+/// Ids that a finding names at most.
+pub const FINDING_IDS_MAX: usize = 20;
 
 /// One source's three connections. Every connection passes the checks of its kind before it is given out.
 pub trait Store {
@@ -115,7 +150,7 @@ pub trait Store {
     /// Marks.
     type Marker: MarkWriter;
     /// Leases.
-    type Keeper: LaneKeeper;
+    type Keeper: LaneKeeper + Housekeeper;
 
     /// Connects for reading, after the full check of the source (identity, schema version, sequence,
     /// grants, lanes and positions).
@@ -135,6 +170,32 @@ pub struct LaneLag {
     pub messages: i64,
     /// Age of the oldest that waits.
     pub oldest: Duration,
+}
+
+/// A window of a lane in which the log holds another number of messages than was delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Whose window.
+    pub lane: LaneId,
+    /// Number of the batch row where it begins.
+    pub from_n: i64,
+    /// Number of the batch row where it ends; with the lane it names the finding.
+    pub to_n: i64,
+    /// Messages that the rows in between delivered.
+    pub expected: i64,
+    /// Messages that the log held.
+    pub found: i64,
+    /// Ids of some of these, at most [`FINDING_IDS_MAX`].
+    pub ids: Vec<i64>,
+}
+
+/// Without the ids.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Finding { lane, from_n, to_n, expected, found, .. } = self;
+        let first = from_n + 1;
+        write!(f, "lane {lane} delivered {expected} messages in batches {first} to {to_n} and the log held {found}")
+    }
 }
 
 /// What a store could not do, and whether that says anything about its effect.

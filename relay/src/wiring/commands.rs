@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{RunError, postgres_settings};
+use crate::cli::audit::Audit;
 use crate::cli::lane::Lane;
 use crate::cli::migrate::{Migrate, MigrationLine, Which};
 use crate::cli::{self, Arguments, CliError, Exit, Output, Verb};
@@ -103,6 +104,7 @@ async fn carry_out(verb: &Verb, loaded: Loaded, out: &mut Output<'_>) -> Result<
             cli::status::print(seen, verb.json, out)
         }
         Verb::Lane(verb) => lane(verb, config, out).await,
+        Verb::Audit(verb) => audit(verb, config, out).await,
         Verb::Migrate(verb) => migrate(verb, config, out).await,
         #[cfg(feature = "bench")]
         Verb::Bench(_) => Ok(()), // needs no configuration: done before it is read
@@ -175,6 +177,29 @@ async fn lane(verb: &Lane, config: &Config, out: &mut Output<'_>) -> Result<(), 
             let owner = ops::lane::release(&mut admin(config, source).await?, LaneId(*lane), *force).await;
             let owner = owner.map_err(|error| CliError::from(error).of_source(&source.name))?;
             cli::lane::print_release(LaneId(*lane), owner.as_deref(), out)
+        }
+    }
+}
+
+async fn audit(verb: &Audit, config: &Config, out: &mut Output<'_>) -> Result<(), CliError> {
+    match verb {
+        Audit::List { source, all, json } => {
+            let mut lists = Vec::new();
+            for source in chosen(config, source.as_deref())? {
+                let found = ops::audit::list(&mut admin(config, source).await?, *all).await;
+                lists
+                    .push((source.name.clone(), found.map_err(|error| CliError::from(error).of_source(&source.name))?));
+            }
+            cli::audit::print(&lists, *json, out)
+        }
+        Audit::Close(close) => {
+            let source = the_one(config, close.source.as_deref())?;
+            let actor = close.actor.clone().or_else(|| Environment::of_process().user());
+            let actor = actor.ok_or_else(cli::audit::no_actor)?;
+            let (lane, batch) = (LaneId(close.lane), close.batch);
+            let closed = ops::audit::close(&mut admin(config, source).await?, lane, batch, &actor, &close.reason).await;
+            closed.map_err(|error| CliError::from(error).of_source(&source.name))?;
+            cli::audit::print_close(lane, batch, out)
         }
     }
 }

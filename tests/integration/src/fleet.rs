@@ -4,7 +4,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use fencepost_core::audit::choose;
+use fencepost_core::lane::LaneId;
 use fencepost_relay::failpoint::Point;
+use fencepost_relay::store::postgres::{PostgresSettings, PostgresStore};
+use fencepost_relay::store::{Housekeeper, Store};
 use sqlx::PgConnection;
 
 use crate::database::TestDatabase;
@@ -216,6 +220,33 @@ impl Site {
     pub async fn messages_on_record(&self) -> i64 {
         let sql = r#"SELECT coalesce(sum(messages), 0)::bigint FROM "fencepost".batches WHERE kind = 'mark'"#;
         sqlx::query_scalar(sql).fetch_one(&mut self.connect().await).await.expect("the batch log can be read")
+    }
+
+    /// Audits all that the batch log holds of every lane, in one stretch and in short ones, and returns how many messages the
+    /// long stretches held.
+    ///
+    /// # Panics
+    /// When the log holds another number of messages than was delivered.
+    pub async fn assert_audited(&self) -> i64 {
+        let settings = PostgresSettings::new(self.database.url(), Lease::Long.length());
+        let store = PostgresStore::new(settings).expect("usable settings");
+        let mut keeper = store.keeper().await.expect("a connection");
+        let mut counted = 0;
+        for lane in 0..LANES as i16 {
+            let rows = keeper.recorded(LaneId(lane), 0, i64::MAX).await.expect("batch rows");
+            let all = choose(LaneId(lane), &rows, i64::MAX).and_then(|choice| choice.window);
+            counted += all.as_ref().map_or(0, |window| window.expected);
+            let (mut windows, mut top) = (Vec::from_iter(all), 0);
+            while let Some(window) = choose(LaneId(lane), &rows[top..], 500).and_then(|choice| choice.window) {
+                top = rows.iter().position(|row| row.n == window.from_n).expect("one of the rows");
+                windows.push(window);
+            }
+            for window in windows {
+                let found = keeper.count(&window, i64::MAX - 1).await.expect("a count");
+                assert_eq!(found, Some(window.expected), "{window:?}");
+            }
+        }
+        counted
     }
 
     /// No row of a lane's batch log is by anybody but the owner of the newest generation at that time: numbers

@@ -2,6 +2,8 @@
 //! cases as PostgreSQL. Every future is ready at once, and every statement takes a millisecond of the
 //! database's own clock.
 
+mod housekeeper;
+
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -11,15 +13,11 @@ use fencepost_core::lane::{Generation, LaneId, Owner, Slots, Tag};
 use fencepost_core::page::{PageEnd, PagePlan};
 use fencepost_core::position::Sighting;
 use fencepost_relay::message::MessageRef;
-use fencepost_relay::store::{
-    BatchHead, LaneKeeper, LaneLag, LogReader, MarkRow, MarkWriter, Store, StoreError, Survey,
-};
+use fencepost_relay::store::{BatchHead, LaneKeeper, LogReader, MarkRow, MarkWriter, Store, StoreError, Survey};
 use uuid::Uuid;
 
 use crate::database::{FakeDatabase, Row, Rules};
 
-/// Batch rows of a lane that pruning leaves alone.
-const BATCHES_KEPT: i64 = 10_000;
 /// A statement's time.
 const STATEMENT: Duration = Duration::from_millis(1);
 /// Far enough from the clock's zero that tests can shift times into the past.
@@ -239,27 +237,6 @@ impl LaneKeeper for FakeSession {
         self.0.run(|database| database.leave(owner));
         Ok(())
     }
-
-    async fn lag(&mut self) -> Result<Vec<LaneLag>, StoreError> {
-        Ok(self.0.run(|database| {
-            let lanes = database.lanes().map(|(id, lane)| (id, lane.slots.clone()));
-            lanes.filter_map(|(lane, slots)| lag_of(database, lane, &slots)).collect()
-        }))
-    }
-
-    async fn prune(&mut self, lease: Duration, limit: i64) -> Result<u64, StoreError> {
-        Ok(self.0.run(|database| database.prune(BATCHES_KEPT, lease * 10, limit)))
-    }
-}
-
-fn lag_of(database: &FakeDatabase<Message>, lane: LaneId, slots: &Slots) -> Option<LaneLag> {
-    let (_, newest) = database.newest(lane)?;
-    let waits = |(id, row): &(i64, &Row<Message>)| {
-        slots.contains(&row.slot) && !FakeDatabase::<Message>::covers(&newest.position, *id, row.xid)
-    };
-    let waiting: Vec<Duration> = database.committed().filter(waits).map(|(_, row)| row.created_at).collect();
-    let oldest = database.now.saturating_sub(*waiting.iter().min()?);
-    Some(LaneLag { lane, messages: waiting.len() as i64, oldest })
 }
 
 impl FakeWriter {

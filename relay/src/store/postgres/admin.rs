@@ -10,13 +10,14 @@ use sqlx::postgres::{PgConnection, PgRow};
 
 use super::connect::Session;
 use super::error::{of_connect, of_statement};
+use super::housekeeper::finding;
 use super::position::{column, snapshot};
 use super::sql::Sql;
 use super::{PostgresStore, within};
 use crate::store::StoreError;
 use crate::store::admin::{
-    Admin, InitAt, InitError, InitLanes, InitReport, LaneStatus, PositionIds, RelayStatus, SourceFacts,
-    lanes_to_position, missing_lanes,
+    Admin, Closed, FindingStatus, InitAt, InitError, InitLanes, InitReport, LaneStatus, PositionIds, RelayStatus,
+    SourceFacts, lanes_to_position, missing_lanes,
 };
 
 /// Rows that the backlog's look goes through at most, per lane.
@@ -41,6 +42,8 @@ struct Statements {
     make_lane: Sql,
     position: Sql,
     release: Sql,
+    findings: Sql,
+    close_finding: Sql,
     sight: Sql,
     burn: Sql,
 }
@@ -57,6 +60,8 @@ impl Statements {
             make_lane: sql(include_str!("sql/admin_make_lane.sql")),
             position: sql(include_str!("sql/admin_position.sql")),
             release: sql(include_str!("sql/admin_release.sql")),
+            findings: sql(include_str!("sql/admin_findings.sql")),
+            close_finding: sql(include_str!("sql/admin_close_finding.sql")),
             sight: sql(include_str!("sql/sight.sql")),
             burn: sql(include_str!("sql/burn.sql")),
         }
@@ -125,6 +130,18 @@ impl Admin for PostgresAdmin {
         self.session.attempt(work).await?
     }
 
+    async fn findings(&mut self, all: bool) -> Result<Vec<FindingStatus>, StoreError> {
+        let query = sqlx::query(self.sql.findings.get()).bind(all);
+        let rows = self.session.call(async |connection| query.fetch_all(connection).await).await?;
+        rows.iter().map(finding_status).collect()
+    }
+
+    async fn close_finding(&mut self, lane: LaneId, to_n: i64, actor: &str, reason: &str) -> Result<bool, StoreError> {
+        let query = sqlx::query(self.sql.close_finding.get()).bind(lane.0).bind(to_n).bind(actor).bind(reason);
+        let done = self.session.call(async |connection| query.execute(connection).await).await?;
+        Ok(done.rows_affected() == 1)
+    }
+
     async fn release_lane(&mut self, lane: LaneId, owner: &Owner, generation: Generation) -> Result<bool, StoreError> {
         let query = sqlx::query(self.sql.release.get()).bind(lane.0).bind(&*owner.0).bind(generation.0);
         let done = self.session.call(async |connection| query.execute(connection).await).await?;
@@ -171,6 +188,14 @@ fn lane(row: &PgRow) -> Result<LaneStatus, StoreError> {
 fn slot(row: &PgRow, index: usize) -> Result<u8, StoreError> {
     let number: i16 = column(row, index)?;
     u8::try_from(number).map_err(|_| StoreError::Lost(format!("slot {number} of the server's answer is not one")))
+}
+
+fn finding_status(row: &PgRow) -> Result<FindingStatus, StoreError> {
+    let closed = match (column::<Option<String>>(row, 7)?, column::<Option<String>>(row, 8)?) {
+        (Some(by), Some(reason)) => Some(Closed { by, reason }),
+        _ => None,
+    };
+    Ok(FindingStatus { finding: finding(row)?, age_ms: column(row, 6)?, closed })
 }
 
 fn relay(row: &PgRow) -> Result<RelayStatus, StoreError> {

@@ -10,25 +10,21 @@ use sqlx::postgres::PgRow;
 use super::check::no_position;
 use super::connect::Session;
 use super::error::{code, of_statement, unfit};
+use super::housekeeper::Chores;
 use super::marker::Newest;
 use super::position::{column, head};
 use super::sql::Sql;
-use crate::store::{LaneKeeper, LaneLag, StoreError};
-
-/// Batch rows that stay, per lane: the attempt history of the log.
-const BATCHES_KEPT: i64 = 10_000;
-
-/// Rows looked at per lane for its lag.
-const LAG_ROWS_MAX: i64 = 1_000;
+use crate::store::{LaneKeeper, StoreError};
 
 /// SQLSTATE of a key that was there already.
 const UNIQUE_VIOLATION: &str = "23505";
 
 /// Keeps leases through one connection.
 pub struct PostgresKeeper {
-    session: Session,
+    pub(super) session: Session,
     sql: Statements,
     newest: Newest,
+    pub(super) chores: Chores,
 }
 
 struct Statements {
@@ -39,9 +35,6 @@ struct Statements {
     claim: Sql,
     renew: Sql,
     release: Sql,
-    lag: Sql,
-    prune: Sql,
-    forget_relays: Sql,
 }
 
 impl PostgresKeeper {
@@ -55,11 +48,8 @@ impl PostgresKeeper {
             claim: sql(include_str!("sql/claim.sql")),
             renew: sql(include_str!("sql/renew.sql")),
             release: sql(include_str!("sql/release.sql")),
-            lag: sql(include_str!("sql/lag.sql")),
-            prune: sql(include_str!("sql/prune.sql")),
-            forget_relays: sql(include_str!("sql/forget_relays.sql")),
         };
-        PostgresKeeper { session, sql, newest: Newest::new(schema) }
+        PostgresKeeper { session, sql, newest: Newest::new(schema), chores: Chores::new(schema) }
     }
 
     async fn of_owner(&mut self, sql: &Sql, owner: &Owner) -> Result<(), StoreError> {
@@ -150,27 +140,6 @@ impl LaneKeeper for PostgresKeeper {
         let sql = self.sql.leave.clone();
         self.of_owner(&sql, owner).await
     }
-
-    async fn lag(&mut self) -> Result<Vec<LaneLag>, StoreError> {
-        let sql = self.sql.lag.get();
-        let rows = self
-            .session
-            .call(async |connection| sqlx::query(sql).bind(LAG_ROWS_MAX).fetch_all(connection).await)
-            .await?;
-        rows.iter().map(lane_lag).collect()
-    }
-
-    async fn prune(&mut self, lease: Duration, limit: i64) -> Result<u64, StoreError> {
-        let (prune, forget) = (self.sql.prune.get(), self.sql.forget_relays.get());
-        self.session.call(async |connection| sqlx::query(forget).execute(connection).await).await?;
-        self.session
-            .call(async |connection| {
-                let query = sqlx::query(prune).bind(micros(lease)).bind(BATCHES_KEPT).bind(limit);
-                query.execute(connection).await
-            })
-            .await
-            .map(|done| done.rows_affected())
-    }
 }
 
 fn columns(lanes: &[(LaneId, Generation)]) -> (Vec<i16>, Vec<i64>) {
@@ -192,13 +161,6 @@ fn lane_row(row: &PgRow) -> Result<LaneRow, StoreError> {
     })
 }
 
-fn lane_lag(row: &PgRow) -> Result<LaneLag, StoreError> {
-    let age: Option<i64> = column(row, 2)?;
-    // negative where the clock was set back after the row was written
-    let oldest = Duration::from_micros(u64::try_from(age.unwrap_or(0)).unwrap_or(0));
-    Ok(LaneLag { lane: LaneId(column(row, 0)?), messages: column(row, 1)?, oldest })
-}
-
-fn micros(duration: Duration) -> i64 {
+pub(super) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }

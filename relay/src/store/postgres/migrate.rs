@@ -30,6 +30,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "log", text: include_str!("../../../../migrations/postgres/0001_log.sql") },
     Migration { version: 2, name: "lanes", text: include_str!("../../../../migrations/postgres/0002_lanes.sql") },
     Migration { version: 3, name: "enqueue", text: include_str!("../../../../migrations/postgres/0003_enqueue.sql") },
+    Migration { version: 4, name: "audit", text: include_str!("../../../../migrations/postgres/0004_audit.sql") },
 ];
 
 /// One numbered step of the schema.

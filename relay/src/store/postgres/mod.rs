@@ -1,6 +1,6 @@
 //! The PostgreSQL store: one source's log, lanes and batches through three held connections.
 //!
-//! [`PostgresStore`] connects; [`reader`], [`marker`] and [`keeper`] are the port's parts; [`check`] decides whether
+//! [`PostgresStore`] connects; [`reader`], [`marker`], [`keeper`] and [`housekeeper`] are the port's parts; [`check`] decides whether
 //! a source is fit before a connection is given out. Schema changes ([`migrate`]) are a program's verb of their own.
 
 mod admin;
@@ -9,6 +9,7 @@ mod connect;
 mod direct;
 mod error;
 mod flush;
+mod housekeeper;
 mod keeper;
 mod marker;
 pub mod migrate;

@@ -29,7 +29,7 @@ pub(super) fn head(row: &PgRow) -> Result<BatchHead, StoreError> {
 }
 
 /// Six columns from `first` on.
-fn position(row: &PgRow, first: usize) -> Result<Position, StoreError> {
+pub(super) fn position(row: &PgRow, first: usize) -> Result<Position, StoreError> {
     let lo = Floor { snapshot: snapshot(column(row, first)?)?, seq0: column(row, first + 1)? };
     let up = match column::<Option<&str>>(row, first + 2)? {
         None => None,

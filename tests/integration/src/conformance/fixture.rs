@@ -35,6 +35,12 @@ pub trait Fixture: Sized {
     async fn pad_batches(&mut self, lane: LaneId, count: i64);
     /// Appends a `prepared` row with an open broker transaction, as exactly-once mode does.
     async fn leave_open(&mut self, lane: LaneId);
+    /// Changes how many messages a batch row says it delivered.
+    async fn recount(&mut self, lane: LaneId, n: i64, messages: i64);
+    /// Copies a message under a new id and its old transaction id, as no producer can, and returns the id.
+    async fn smuggle(&mut self, id: i64) -> i64;
+    /// Closes all findings of the audit.
+    async fn close_findings(&mut self);
     /// Deletes all batch rows of a lane.
     async fn forget_batches(&mut self, lane: LaneId);
     /// Deletes a lane's row.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fencepost_core::lane::{LaneId, Tag};
 use fencepost_core::position::Position;
-use fencepost_relay::store::{LaneKeeper, LaneLag, MarkWriter, Store};
+use fencepost_relay::store::{Housekeeper, LaneKeeper, LaneLag, MarkWriter, Store};
 
 use super::{Fixture, LEASE, NewMessage, Walk, Writer, claim, connect, next_mark, owner, repair, tick};
 

@@ -2,6 +2,7 @@
 //! executable form. A backend gives a [`Fixture`] and runs all cases by [`conformance_tests!`]; nothing in
 //! here knows a backend. What a backend can't do it must say in its fixture, never skip here.
 
+pub mod audit;
 mod fixture;
 pub mod housekeeping;
 pub mod leases;
@@ -94,6 +95,10 @@ macro_rules! conformance_tests {
         $crate::conformance_tests!($fixture, housekeeping:
             b12_missing_positions_are_never_made_up, missing_lanes_are_refused, an_open_row_is_not_continued,
             old_batches_are_pruned, lag_counts_what_waits, b161_lag_of_an_unserved_lane);
+        $crate::conformance_tests!($fixture, audit:
+            what_was_delivered_is_what_the_log_holds, a_straggler_is_counted_where_it_was_delivered,
+            a_message_that_was_passed_over_is_found, a_wrong_count_is_found, a_finding_is_told_once,
+            too_much_is_not_counted, nothing_is_counted_across_an_open_row);
     };
     ($fixture:ty, $group:ident: $($case:ident),+ $(,)?) => {
         $(#[tokio::test]

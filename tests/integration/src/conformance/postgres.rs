@@ -99,6 +99,24 @@ impl Fixture for PostgresFixture {
         .await;
     }
 
+    async fn recount(&mut self, lane: LaneId, n: i64, messages: i64) {
+        let sql = r#"UPDATE "fencepost".batches SET messages ="#;
+        self.run(format!("{sql} {messages} WHERE lane = {lane} AND n = {n}")).await;
+    }
+
+    async fn smuggle(&mut self, id: i64) -> i64 {
+        let sql = r#"INSERT INTO "fencepost".outbox (xid, message_id, tenant, topic, type, key, payload)
+                     SELECT xid, message_id, tenant, topic, type, key, payload FROM "fencepost".outbox WHERE id = $1
+                     RETURNING id"#;
+        sqlx::query_scalar(sql).bind(id).fetch_one(&mut self.admin).await.expect("a copy")
+    }
+
+    async fn close_findings(&mut self) {
+        let sql = r#"UPDATE "fencepost".audit_findings
+                        SET closed_at = clock_timestamp(), closed_by = 'me', reason = 'a test' WHERE closed_at IS NULL"#;
+        self.run(sql.into()).await;
+    }
+
     async fn forget_batches(&mut self, lane: LaneId) {
         self.run(format!(r#"DELETE FROM "fencepost".batches WHERE lane = {lane}"#)).await;
     }

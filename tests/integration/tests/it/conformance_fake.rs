@@ -52,6 +52,18 @@ impl Fixture for FakeFixture {
         self.0.with(|database| database.leave_open(lane));
     }
 
+    async fn recount(&mut self, lane: LaneId, n: i64, messages: i64) {
+        self.0.with(|database| database.recount(lane, n, messages));
+    }
+
+    async fn smuggle(&mut self, id: i64) -> i64 {
+        self.0.with(|database| database.smuggle(id))
+    }
+
+    async fn close_findings(&mut self) {
+        self.0.with(|database| database.close_findings());
+    }
+
     async fn forget_batches(&mut self, lane: LaneId) {
         self.0.with(|database| database.forget_batches(lane));
     }

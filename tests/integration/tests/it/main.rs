@@ -2,6 +2,7 @@
 //! when a file of this folder is missing below.
 
 mod architecture;
+mod audit;
 mod bugs;
 mod cli;
 mod config;

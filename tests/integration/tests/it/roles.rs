@@ -3,7 +3,7 @@
 use fencepost_core::schema::Schema;
 use fencepost_integration::database::{TestDatabase, execute};
 use fencepost_integration::random;
-use fencepost_relay::store::postgres::migrate::{MigrateError, Migrator, RolePrefix};
+use fencepost_relay::store::postgres::migrate::{MIGRATIONS, MigrateError, Migrator, RolePrefix};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 /// Insufficient privilege.
@@ -124,6 +124,9 @@ async fn the_relay_reads_the_log_and_moves_lanes() {
         "INSERT INTO \"fencepost\".relays (owner) VALUES ('r')",
         "UPDATE \"fencepost\".relays SET seen_at = clock_timestamp()",
         "DELETE FROM \"fencepost\".relays",
+        "INSERT INTO \"fencepost\".audit_findings (lane, from_n, to_n, expected, found, ids, relay)
+         VALUES (0, 0, 1, 1, 2, '{7}', 'r')",
+        "SELECT * FROM \"fencepost\".audit_findings",
     ] {
         roles.may(sql).await;
     }
@@ -135,6 +138,10 @@ async fn the_relay_reads_the_log_and_moves_lanes() {
         "SELECT nextval('\"fencepost\".outbox_id_seq')",
         "SELECT setval('\"fencepost\".outbox_id_seq', 1)",
         "UPDATE \"fencepost\".batches SET messages = 1",
+        "DELETE FROM \"fencepost\".audit_findings",
+        "UPDATE \"fencepost\".audit_findings SET closed_at = now(), closed_by = 'r', reason = 'r'",
+        "INSERT INTO \"fencepost\".audit_findings (lane, from_n, to_n, expected, found, ids, relay, closed_at, closed_by, reason)
+         VALUES (0, 0, 2, 1, 2, '{7}', 'r', now(), 'r', 'r')",
         "UPDATE \"fencepost\".lanes SET first_slot = 1",
         "UPDATE \"fencepost\".lanes SET lane = 9",
         "INSERT INTO \"fencepost\".lanes (lane, first_slot, last_slot) VALUES (9, 0, 0)",
@@ -163,6 +170,7 @@ async fn admins_repair_lanes_and_never_messages() {
          SELECT 8, 0, 0, 'init', gen_random_uuid(), pos_after FROM \"fencepost\".batches WHERE lane = 0",
         "UPDATE \"fencepost\".settings SET keep_delivered = '2 min', kafka_cluster_id = 'c'",
         "DELETE FROM \"fencepost\".relays",
+        "UPDATE \"fencepost\".audit_findings SET closed_at = now(), closed_by = 'a', reason = 'r'",
     ] {
         roles.may(sql).await;
     }
@@ -253,11 +261,11 @@ async fn the_step_is_denied_whole() {
 async fn later_migrations_belong_to_the_owner() {
     let mut roles = Roles::make().await;
     let migrator = Migrator::new(Schema::default());
-    // as before its last migration
-    roles
-        .may("DROP FUNCTION \"fencepost\".enqueue; DELETE FROM \"fencepost\".schema_migrations WHERE version = 3")
-        .await;
-    assert_eq!(migrator.up(&mut roles.connection).await.expect("the last one again"), [3]);
+    // as a DBA does it who gives the schema to the role before there is anything in it
+    let owner = roles.role("owner");
+    roles.may(&format!("DROP SCHEMA \"fencepost\" CASCADE; CREATE SCHEMA \"fencepost\" AUTHORIZATION {owner}")).await;
+    let all: Vec<i32> = MIGRATIONS.iter().map(|migration| migration.version).collect();
+    assert_eq!(migrator.up(&mut roles.connection).await.expect("all of them again"), all);
     let owner = "SELECT pg_get_userbyid(proowner) FROM pg_proc WHERE oid = '\"fencepost\".enqueue'::regproc";
     let owner: String = sqlx::query_scalar(owner).fetch_one(&mut roles.connection).await.expect("the owner");
     assert_eq!(owner, format!("{}_owner", roles.prefix));

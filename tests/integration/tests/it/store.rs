@@ -17,7 +17,7 @@ use fencepost_integration::proxy::{Direction, Flow, Proxy};
 use fencepost_integration::{random, wait};
 use fencepost_relay::store::postgres::migrate::{Migrator, RolePrefix};
 use fencepost_relay::store::postgres::{PostgresSettings, PostgresStore};
-use fencepost_relay::store::{LaneKeeper, LogReader, MarkWriter, Store, StoreError};
+use fencepost_relay::store::{Housekeeper, LaneKeeper, LogReader, MarkWriter, Store, StoreError};
 use sqlx::{AssertSqlSafe, PgConnection};
 
 const SOON: Duration = Duration::from_secs(20);

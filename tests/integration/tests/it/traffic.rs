@@ -59,5 +59,6 @@ async fn eight_writers_and_relays_that_come_and_go_lose_nothing() {
     let verdict = delivered.assert_holds();
     delivered.assert_nothing_recorded_was_sent_again(&site).await;
     site.assert_fenced_log().await;
+    site.assert_audited().await;
     eprintln!("{lives} lives, {} of {} messages repeated", verdict.repeats, verdict.committed);
 }

@@ -47,6 +47,21 @@ impl<M: Clone> FakeDatabase<M> {
         self.batches.insert((lane, n + 1), row);
     }
 
+    /// Changes how many messages a batch row says it delivered.
+    pub fn recount(&mut self, lane: LaneId, n: i64, messages: i64) {
+        if let Some(row) = self.batches.get_mut(&(lane, n)) {
+            row.counts.0 = messages;
+        }
+    }
+
+    /// Copies a committed message under a new id and its old transaction id, and returns the id.
+    pub fn smuggle(&mut self, id: i64) -> i64 {
+        let row = self.log[&id].clone();
+        self.last_id += 1;
+        std::sync::Arc::make_mut(&mut self.log).insert(self.last_id, row);
+        self.last_id
+    }
+
     /// Deletes all batch rows of a lane.
     pub fn forget_batches(&mut self, lane: LaneId) {
         self.batches.retain(|(of, _), _| *of != lane);

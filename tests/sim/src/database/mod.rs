@@ -2,6 +2,7 @@
 //! snapshots, a sequence that never rolls back, leases by the database's own clock, and a batch log whose
 //! key is the last guard against a statement that stalls. Pure: a clone is another world.
 
+mod audit;
 mod hands;
 mod lanes;
 mod log;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use fencepost_core::lane::{Generation, LaneId, Moment, Owner, Slots};
 
+pub use audit::Found;
 pub use lanes::{BatchRow, Kind, Lane, PendingMark};
 
 /// What of the database's behaviour is switched off. All of it on is what the relay relies on.
@@ -70,6 +72,7 @@ pub struct FakeDatabase<M = ()> {
     lanes: BTreeMap<LaneId, Lane>,
     batches: BTreeMap<(LaneId, i64), BatchRow>,
     beats: BTreeMap<Owner, Moment>,
+    findings: Vec<Found>,
 }
 
 impl<M: Clone> FakeDatabase<M> {
@@ -95,6 +98,7 @@ impl<M: Clone> FakeDatabase<M> {
             lanes,
             batches,
             beats: BTreeMap::new(),
+            findings: Vec::new(),
         }
     }
 

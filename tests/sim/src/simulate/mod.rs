@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use fastrand::Rng;
+use fencepost_core::audit::Window;
 use fencepost_core::lane::{Moment, Tag};
 use fencepost_core::worker::Input;
 
@@ -22,6 +23,9 @@ pub use plan::{Plan, real_terms};
 
 /// Ids that are given out while a short transaction is open, at most.
 const STRAGGLING_IDS: i64 = 60;
+
+/// About how many ids a window of the audit at the end has.
+const AUDITED_IDS: i64 = 100;
 
 /// Something that is due at a moment. One of a kind at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +69,8 @@ pub struct Simulation {
     pub tally: BTreeMap<Event, u64>,
     /// From commit to the topic, of each message that was published.
     pub latencies: Vec<Duration>,
+    /// Windows that the audit at the end counted.
+    pub windows_audited: usize,
     rng: Rng,
     due: BTreeMap<Due, Moment>,
     frozen_until: Vec<Moment>,
@@ -94,6 +100,7 @@ impl Simulation {
             due: BTreeMap::new(),
             tally: BTreeMap::new(),
             latencies: Vec::new(),
+            windows_audited: 0,
             kafka_down: false,
             quiet: false,
             world,
@@ -309,7 +316,7 @@ impl Simulation {
     /// and recorded, or until `patience` is over.
     ///
     /// # Panics
-    /// When something is left undelivered.
+    /// When something is left undelivered, or the batch log counts otherwise than the log.
     pub fn settle(&mut self, patience: Duration) {
         self.quiet = true;
         self.due.remove(&Due::Fault);
@@ -318,6 +325,10 @@ impl Simulation {
         while self.world.now < end {
             self.run_until(self.world.now + Duration::from_millis(100));
             if self.is_done() {
+                let audited = self.world.db.audit(AUDITED_IDS);
+                self.windows_audited = audited.len();
+                let differs = |(window, found): &(Window, i64)| window.expected != *found;
+                assert!(!audited.iter().any(differs), "the audit finds what nobody lost: {audited:#?}");
                 return;
             }
         }

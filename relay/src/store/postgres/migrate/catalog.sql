@@ -3,7 +3,7 @@
 -- tables and types of these names and what hangs on them: the schema may hold an application's tables too. Owners,
 -- grants and storage options are not part of it; not-null is told by the column (18 lists it as a constraint as well).
 WITH names(name) AS (VALUES ('outbox'), ('origin'), ('settings'), ('lanes'), ('batches'), ('relays'),
-                            ('schema_migrations'), ('outbox_id_seq'), ('position'), ('detour')),
+                            ('schema_migrations'), ('outbox_id_seq'), ('position'), ('detour'), ('audit_findings')),
 schema AS (SELECT oid, quote_ident(nspname) AS quoted, nspname FROM pg_namespace WHERE nspname = $1),
 rel AS (
   SELECT c.oid, c.relname AS rel_name, c.relkind AS rel_kind, c.relpersistence AS persistence

@@ -15,12 +15,15 @@ SELECT (SELECT string_agg(g.what, ', ' ORDER BY g.what)
             ('SELECT on relays', has_table_privilege('"fencepost".relays', 'SELECT')),
             ('INSERT on relays', has_table_privilege('"fencepost".relays', 'INSERT')),
             ('UPDATE on relays', has_table_privilege('"fencepost".relays', 'UPDATE')),
-            ('DELETE on relays', has_table_privilege('"fencepost".relays', 'DELETE'))) AS g (what, held)
+            ('DELETE on relays', has_table_privilege('"fencepost".relays', 'DELETE')),
+            ('SELECT on audit_findings', has_table_privilege('"fencepost".audit_findings', 'SELECT')),
+            ('INSERT on audit_findings', has_column_privilege('"fencepost".audit_findings', 'lane', 'INSERT'))) AS g (what, held)
          WHERE NOT g.held),
        (SELECT string_agg(c.relname::text, ', ' ORDER BY c.relname)
           FROM pg_class c
          WHERE c.oid IN ('"fencepost".outbox'::regclass, '"fencepost".origin'::regclass, '"fencepost".settings'::regclass,
-                         '"fencepost".lanes'::regclass, '"fencepost".batches'::regclass, '"fencepost".relays'::regclass)
+                         '"fencepost".lanes'::regclass, '"fencepost".batches'::regclass, '"fencepost".relays'::regclass,
+                         '"fencepost".audit_findings'::regclass)
            AND row_security_active(c.oid)),
        (SELECT r.rolname::text FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner
          WHERE c.oid = '"fencepost".outbox'::regclass AND r.rolcanlogin)
