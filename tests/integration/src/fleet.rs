@@ -237,9 +237,11 @@ impl Site {
             let all = choose(LaneId(lane), &rows, i64::MAX).and_then(|choice| choice.window);
             counted += all.as_ref().map_or(0, |window| window.expected);
             let (mut windows, mut top) = (Vec::from_iter(all), 0);
-            while let Some(window) = choose(LaneId(lane), &rows[top..], 500).and_then(|choice| choice.window) {
-                top = rows.iter().position(|row| row.n == window.from_n).expect("one of the rows");
-                windows.push(window);
+            while top < rows.len() {
+                let window = choose(LaneId(lane), &rows[top..], 500).and_then(|choice| choice.window);
+                let next = window.as_ref().and_then(|window| rows.iter().position(|row| row.n == window.from_n));
+                top = next.unwrap_or(top + 1);
+                windows.extend(window);
             }
             for window in windows {
                 let found = keeper.count(&window, i64::MAX - 1).await.expect("a count");

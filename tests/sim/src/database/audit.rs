@@ -71,9 +71,11 @@ impl<M: Clone> FakeDatabase<M> {
             let rows: Vec<Recorded> = rows.into_iter().rev().collect();
             let mut windows: Vec<Window> = choose(*lane, &rows, i64::MAX).and_then(|c| c.window).into_iter().collect();
             let mut top = 0;
-            while let Some(window) = choose(*lane, &rows[top..], ids).and_then(|choice| choice.window) {
-                top = rows.iter().position(|row| row.n == window.from_n).unwrap_or(rows.len());
-                windows.push(window);
+            while top < rows.len() {
+                let window = choose(*lane, &rows[top..], ids).and_then(|choice| choice.window);
+                let next = window.as_ref().and_then(|window| rows.iter().position(|row| row.n == window.from_n));
+                top = next.unwrap_or(top + 1);
+                windows.extend(window);
             }
             audited.extend(windows.into_iter().map(|window| {
                 let found = self.between(&window).len() as i64;
