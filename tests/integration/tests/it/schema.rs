@@ -251,6 +251,52 @@ async fn b104_migrators_take_turns_and_survive_a_killed_one() {
     assert_eq!(applied, all(), "each migration once");
 }
 
+/// The texts of the migrations, oldest first.
+fn texts() -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../migrations/postgres");
+    let files = std::fs::read_dir(folder).expect("the migrations").map(|entry| entry.expect("a file").path());
+    let numbered =
+        |path: &std::path::PathBuf| path.file_name().is_some_and(|n| n.as_encoded_bytes()[0].is_ascii_digit());
+    let mut files: Vec<_> = files.filter(numbered).collect();
+    files.sort();
+    assert_eq!(files.len(), MIGRATIONS.len());
+    files.iter().map(|file| std::fs::read_to_string(file).expect("a text")).collect()
+}
+
+/// No upgrade rewrites or indexes the log, or takes a lock on it that producers or relays would wait for: it goes
+/// through beside an open transaction of a producer, and producers write beside it.
+#[tokio::test]
+async fn b122_no_upgrade_keeps_producers_out() {
+    let database = TestDatabase::plain("b122").await;
+    let (mut migrator, mut open) = (database.connect().await, database.connect().await);
+    let mut producer = database.connect().await;
+    execute(&mut migrator, r#"CREATE SCHEMA "fencepost""#).await;
+    let insert = r#"INSERT INTO "fencepost".outbox (topic, type, payload) VALUES ('t', 'x', 'p')"#;
+    for (index, text) in texts().into_iter().enumerate() {
+        let landed = index >= 3; // the first three make the log
+        if landed {
+            execute(&mut open, format!("BEGIN; {insert}")).await;
+            execute(&mut producer, "SET lock_timeout = '1s'").await;
+        }
+        let before: i64 = match landed {
+            true => scalar(&mut migrator, r#"SELECT pg_relation_filenode('"fencepost".outbox')::bigint"#).await,
+            false => 0,
+        };
+        execute(&mut migrator, "SET lock_timeout = '1s'; BEGIN").await;
+        execute(&mut migrator, text).await;
+        if landed {
+            execute(&mut producer, insert).await; // beside the upgrade that is not committed
+            let after: i64 =
+                scalar(&mut migrator, r#"SELECT pg_relation_filenode('"fencepost".outbox')::bigint"#).await;
+            assert_eq!(before, after, "migration {} rewrites the log", index + 1);
+        }
+        execute(&mut migrator, "COMMIT").await;
+        execute(&mut open, "COMMIT").await;
+    }
+    let rows: i64 = scalar(&mut producer, r#"SELECT count(*) FROM "fencepost".outbox"#).await;
+    assert_eq!(rows, 2 * (MIGRATIONS.len() as i64 - 3));
+}
+
 /// Each kind of drift is refused by name.
 #[tokio::test]
 async fn check_refuses_drift() {
