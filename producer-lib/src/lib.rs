@@ -22,13 +22,15 @@
 //! The library never opens, commits or rolls back a transaction and takes no connection of its own. Validation runs
 //! before any SQL, so a refused message leaves the transaction usable.
 
-mod array;
+mod backend;
 mod error;
 mod event;
 mod message;
 mod outbox;
 mod pool;
+mod postgres;
 
+pub use backend::Backend;
 pub use error::{EnqueueError, InvalidMessage, Label};
 pub use event::OutboxEvent;
 pub use fencepost_core::limits::TopicNameError;

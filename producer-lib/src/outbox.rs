@@ -1,20 +1,16 @@
 //! Writes messages into one outbox, always inside the caller's open transaction.
 
-use std::sync::Arc;
-
 use fencepost_core::limits::MESSAGE_BYTES_MAX;
 use fencepost_core::schema::Schema;
-use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, Postgres, Row, Transaction};
+use sqlx::Transaction;
 use uuid::Uuid;
 
-use crate::array;
+use crate::backend::Backend;
 use crate::error::EnqueueError;
 use crate::event::OutboxEvent;
 use crate::message::Message;
+use crate::postgres;
 
-/// Most rows of one statement.
-const CHUNK_ROWS_MAX: usize = 1_000;
 /// A statement takes no further row beyond so many bytes of messages.
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 
@@ -30,13 +26,11 @@ pub struct Receipt {
 /// One outbox: the tables in one schema of the caller's database.
 ///
 /// It holds no connection. Every call runs on the transaction that it is given, and neither opens,
-/// commits nor rolls back anything.
+/// commits nor rolls back anything. Which database it is, the transaction tells.
 #[derive(Clone, Debug)]
 pub struct Outbox {
-    one: Arc<str>,
-    many: Arc<str>,
-    many_with_headers: Arc<str>,
-    prepared: bool,
+    pub(crate) postgres: postgres::Statements,
+    pub(crate) prepared: bool,
     message_bytes_max: usize,
 }
 
@@ -49,13 +43,7 @@ impl Default for Outbox {
 impl Outbox {
     /// The outbox in `schema`.
     pub fn new(schema: &Schema) -> Self {
-        Outbox {
-            one: schema.qualify(include_str!("sql/one.sql")).into(),
-            many: schema.qualify(include_str!("sql/many.sql")).into(),
-            many_with_headers: schema.qualify(include_str!("sql/many_with_headers.sql")).into(),
-            prepared: true,
-            message_bytes_max: MESSAGE_BYTES_MAX,
-        }
+        Outbox { postgres: postgres::Statements::new(schema), prepared: true, message_bytes_max: MESSAGE_BYTES_MAX }
     }
 
     /// Uses no named prepared statements: for poolers in transaction mode that don't know them (PgBouncer before 1.21).
@@ -76,38 +64,23 @@ impl Outbox {
     /// # Errors
     /// [`EnqueueError::TooLarge`] leaves the transaction usable; after [`EnqueueError::Database`], a lost connection
     /// included, it can only be rolled back.
-    pub async fn enqueue(
+    pub async fn enqueue<DB: Backend>(
         &self,
-        tx: &mut Transaction<'_, Postgres>,
+        tx: &mut Transaction<'_, DB>,
         message: &Message,
     ) -> Result<Receipt, EnqueueError> {
         self.check_size(0, message)?;
-        let (names, values) = split(message);
-        let query = sqlx::query(AssertSqlSafe(Arc::clone(&self.one)))
-            .bind(message.message_id)
-            .bind(&message.tenant)
-            .bind(&message.topic)
-            .bind(&message.kind)
-            .bind(message.key.as_deref())
-            .bind(message.partition)
-            .bind(message.content_type.as_deref())
-            .bind(message.event_time)
-            .bind(message.payload.as_deref())
-            .bind(names)
-            .bind(values)
-            .persistent(self.prepared);
-        let row = query.fetch_one(&mut **tx).await.map_err(EnqueueError::Database)?;
-        receipt(&row)
+        DB::insert_one(self, tx, message).await.map_err(EnqueueError::Database)
     }
 
-    /// Enqueues many messages in the caller's transaction, up to 1,000 a statement. Ids rise in the order given and receipts come in it. All sizes are checked before
-    /// the first statement.
+    /// Enqueues many messages in the caller's transaction, up to 1,000 a statement. Ids rise in the order given and
+    /// receipts come in it. All sizes are checked before the first statement.
     ///
     /// # Errors
     /// As [`Outbox::enqueue`]; no message of the call counts then, because the transaction can't commit.
-    pub async fn enqueue_many(
+    pub async fn enqueue_many<DB: Backend>(
         &self,
-        tx: &mut Transaction<'_, Postgres>,
+        tx: &mut Transaction<'_, DB>,
         messages: &[Message],
     ) -> Result<Vec<Receipt>, EnqueueError> {
         for (index, message) in messages.iter().enumerate() {
@@ -116,8 +89,8 @@ impl Outbox {
         let mut receipts = Vec::with_capacity(messages.len());
         let mut rest = messages;
         while !rest.is_empty() {
-            let (chunk, later) = rest.split_at(chunk_rows(rest));
-            self.insert(tx, chunk, &mut receipts).await?;
+            let (chunk, later) = rest.split_at(chunk_rows(rest, DB::CHUNK_ROWS_MAX));
+            receipts.extend(DB::insert_many(self, tx, chunk).await.map_err(EnqueueError::Database)?);
             rest = later;
         }
         Ok(receipts)
@@ -127,43 +100,13 @@ impl Outbox {
     ///
     /// # Errors
     /// Also [`EnqueueError::Serialize`] and [`EnqueueError::Invalid`], which leave the transaction usable.
-    pub async fn enqueue_event<E: OutboxEvent + Sync>(
+    pub async fn enqueue_event<DB: Backend, E: OutboxEvent + Sync>(
         &self,
-        tx: &mut Transaction<'_, Postgres>,
+        tx: &mut Transaction<'_, DB>,
         event: &E,
     ) -> Result<Receipt, EnqueueError> {
         let message = event.to_builder()?.build()?;
         self.enqueue(tx, &message).await
-    }
-
-    async fn insert(
-        &self,
-        tx: &mut Transaction<'_, Postgres>,
-        chunk: &[Message],
-        receipts: &mut Vec<Receipt>,
-    ) -> Result<(), EnqueueError> {
-        let with_headers = chunk.iter().any(|m| !m.headers.is_empty());
-        let sql = if with_headers { &self.many_with_headers } else { &self.many };
-        let mut query = sqlx::query(AssertSqlSafe(Arc::clone(sql)))
-            .bind(column(chunk, |m| m.message_id))
-            .bind(column(chunk, |m| m.tenant.as_str()))
-            .bind(column(chunk, |m| m.topic.as_str()))
-            .bind(column(chunk, |m| m.kind.as_str()))
-            .bind(column(chunk, |m| m.key.as_deref()))
-            .bind(column(chunk, |m| m.partition))
-            .bind(column(chunk, |m| m.content_type.as_deref()))
-            .bind(column(chunk, |m| m.event_time))
-            .bind(column(chunk, |m| m.payload.as_deref()))
-            .persistent(self.prepared);
-        if with_headers {
-            query = query.bind(column(chunk, |m| array::names(&m.headers)));
-            query = query.bind(column(chunk, |m| array::values(&m.headers)));
-        }
-        let rows = query.fetch_all(&mut **tx).await.map_err(EnqueueError::Database)?;
-        for row in &rows {
-            receipts.push(receipt(row)?);
-        }
-        Ok(())
     }
 
     fn check_size(&self, index: usize, message: &Message) -> Result<(), EnqueueError> {
@@ -173,9 +116,9 @@ impl Outbox {
 }
 
 /// How many of the messages the next statement takes; at least one.
-fn chunk_rows(messages: &[Message]) -> usize {
+fn chunk_rows(messages: &[Message], rows_max: usize) -> usize {
     let mut bytes = 0;
-    let fits = messages.iter().take(CHUNK_ROWS_MAX).take_while(|m| {
+    let fits = messages.iter().take(rows_max).take_while(|m| {
         let before = bytes;
         bytes += m.size_bytes();
         before == 0 || bytes <= CHUNK_BYTES_MAX
@@ -183,27 +126,10 @@ fn chunk_rows(messages: &[Message]) -> usize {
     fits.count().max(1)
 }
 
-fn column<'m, T>(messages: &'m [Message], part: impl Fn(&'m Message) -> T) -> Vec<T> {
-    messages.iter().map(part).collect()
-}
-
-/// A message's headers as two columns: null without headers.
-#[expect(clippy::type_complexity, reason = "two columns as sqlx binds them")]
-fn split(message: &Message) -> (Option<Vec<&str>>, Option<Vec<Option<&[u8]>>>) {
-    if message.headers.is_empty() {
-        return (None, None);
-    }
-    let (names, values) = message.headers.iter().map(|(name, value)| (name.as_str(), value.as_deref())).unzip();
-    (Some(names), Some(values))
-}
-
-fn receipt(row: &PgRow) -> Result<Receipt, EnqueueError> {
-    let read = || Ok(Receipt { id: row.try_get(0)?, message_id: row.try_get(1)? });
-    read().map_err(EnqueueError::Database)
-}
-
 #[cfg(test)]
 mod tests {
+    use sqlx::Postgres;
+
     use super::*;
 
     fn message(bytes: usize) -> Message {
@@ -220,10 +146,10 @@ mod tests {
 
     #[test]
     fn chunks_have_bounds_and_at_least_one_row() {
-        assert_eq!(chunk_rows(&vec![message(1); 1_500]), 1_000);
-        assert_eq!(chunk_rows(&vec![message(1 << 20); 9]), 4);
-        assert_eq!(chunk_rows(&[message(9 << 20), message(1)]), 1);
-        assert_eq!(chunk_rows(&[message(0)]), 1);
+        assert_eq!(chunk_rows(&vec![message(1); 1_500], 1_000), 1_000);
+        assert_eq!(chunk_rows(&vec![message(1 << 20); 9], 1_000), 4);
+        assert_eq!(chunk_rows(&[message(9 << 20), message(1)], 1_000), 1);
+        assert_eq!(chunk_rows(&[message(0)], 1_000), 1);
     }
 
     #[test]

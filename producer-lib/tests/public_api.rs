@@ -8,13 +8,11 @@ const SNAPSHOT: &str = "tests/public_api.txt";
 #[test]
 fn public_items_are_the_snapshot() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files: Vec<PathBuf> = fs::read_dir(root.join("src"))
-        .expect("src")
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.extension().is_some_and(|e| e == "rs"))
-        .collect();
+    let source = root.join("src");
+    let mut files = Vec::new();
+    collect(&source, &mut files);
     files.sort();
-    let text: String = files.iter().map(|file| items(file)).collect();
+    let text: String = files.iter().map(|file| items(&source, file)).collect();
     let expected = fs::read_to_string(root.join(SNAPSHOT)).unwrap_or_default();
     if text != expected {
         fs::write(root.join(SNAPSHOT).with_extension("txt.new"), &text).expect("the new snapshot");
@@ -22,11 +20,23 @@ fn public_items_are_the_snapshot() {
     }
 }
 
+/// Source files below a folder.
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+}
+
 /// The items of one file before its tests: `pub` ones, variants and trait methods, each on one line.
-fn items(file: &Path) -> String {
+fn items(root: &Path, file: &Path) -> String {
     let source = fs::read_to_string(file).expect("a source file");
     let (source, _) = source.split_once("#[cfg(test)]").unwrap_or((&source, ""));
-    let mut out = format!("{}\n", file.file_name().expect("a name").to_string_lossy());
+    let mut out = format!("{}\n", file.strip_prefix(root).expect("a file below").display());
     let mut open = String::new();
     let mut scope = "";
     let mut attribute = false;
