@@ -16,6 +16,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::classify::{classify, invalidates_route};
 use super::health::{Change, Health, Statistics};
+use super::openings::Openings;
 use super::routes::Routes;
 use super::settings::Scrubber;
 use super::slots::Slots;
@@ -79,6 +80,7 @@ impl Shared {
 /// One producer's context.
 pub(super) struct Context {
     shared: Arc<Shared>,
+    openings: Openings,
     /// Records taken, and outcomes told, so far.
     taken: AtomicU64,
     outcomes: AtomicU64,
@@ -103,6 +105,7 @@ impl Context {
         let no = || AtomicBool::new(false);
         Context {
             shared,
+            openings: Openings::default(),
             taken: AtomicU64::new(0),
             outcomes: AtomicU64::new(0),
             halted: no(),
@@ -113,6 +116,10 @@ impl Context {
             solo: no(),
             retired: no(),
         }
+    }
+
+    pub(super) fn openings(&self) -> &Openings {
+        &self.openings
     }
 
     /// The producer has taken a record.
@@ -170,8 +177,9 @@ impl Context {
         self.solo.store(false, Ordering::Release);
     }
 
-    /// Takes records again.
+    /// Takes records again, once all outcomes are in.
     pub(super) fn resume(&self) {
+        self.openings.restart();
         self.halted.store(false, Ordering::Release);
     }
 
@@ -237,6 +245,7 @@ impl Context {
         }
         if invalidates_route(code) {
             self.shared.routes.forget(record.topic());
+            self.openings.forget(record.topic());
         }
         Outcome::Failed { class, persistence, code: code as i16 }
     }
@@ -266,6 +275,7 @@ impl ClientContext for Context {
             return;
         }
         self.shared.routes.expire_failures();
+        self.openings.tick();
         if let Some(statistics) = Statistics::parse(json) {
             let acked = self.shared.acked.load(Ordering::Relaxed);
             self.shared.health(|health| health.tick(&statistics, acked));
@@ -293,6 +303,7 @@ impl ProducerContext for Context {
             Ok(_) => Outcome::Acked,
             Err((error, record)) => self.failed(error, record),
         };
+        self.opened(result, opaque);
         if outcome == Outcome::Acked {
             self.acked();
         }
@@ -304,6 +315,14 @@ impl ProducerContext for Context {
 const OFFSET_INVALID: i64 = -1001;
 
 impl Context {
+    /// Its first record's offset opens a partition.
+    fn opened(&self, result: &DeliveryResult<'_>, opaque: usize) {
+        let record = result.as_ref().ok().filter(|record| record.offset() != OFFSET_INVALID);
+        if let (false, Some(record)) = (self.openings.settled(opaque, record.map(Message::partition)), record) {
+            self.shared.routes.forget(record.topic());
+        }
+    }
+
     /// librdkafka infers from the success of a later batch that an earlier one, whose answer it does not
     /// have, was written too, and reports it without an offset. For the first batches of a producer on a
     /// partition that is wrong: a broker without producer state takes any first sequence number, also

@@ -6,7 +6,8 @@
 //! the cluster for topics, happens on threads of their own: librdkafka blocks there.
 //!
 //! What a broker would refuse is kept from it where its topic tells: batches stay below the topic's limit, a
-//! record that may exceed it travels alone, and a compacted topic gets no null key.
+//! record that may exceed it travels alone, and a compacted topic gets no null key. What it refuses all the same
+//! must not be overtaken: the first record of a producer to a partition goes there alone (`openings`).
 
 mod batch_size;
 mod built_in;
@@ -16,6 +17,8 @@ mod headers;
 mod health;
 mod inner;
 mod line;
+mod openings;
+mod partitioner;
 mod properties;
 mod routes;
 mod settings;
@@ -195,7 +198,14 @@ impl Publisher for KafkaPublisher {
         }
         let routes = &self.inner.shared.routes;
         let topic = routes.admit(message.topic, message.partition, message.key.is_none())?;
-        self.admit_size(line, &topic, fence, message)?;
+        let delivery_opaque = slot << 32 | row as usize;
+        let openings = line.context().openings();
+        // without a key there is no order that the first record could lose
+        if let Some(key) = message.key {
+            let partition = partitioner::partition(message, key, topic.partitions);
+            openings.admit(message.topic, partition, topic.partitions, delivery_opaque)?;
+        }
+        self.admit_size(line, &topic, fence, message).inspect_err(|_| openings.not_sent(delivery_opaque))?;
         let record = BaseRecord {
             topic: message.topic,
             partition: message.partition,
@@ -203,10 +213,12 @@ impl Publisher for KafkaPublisher {
             key: message.key,
             timestamp: self.timestamp(message),
             headers: Some(self.headers.build(fence, message)),
-            delivery_opaque: slot << 32 | row as usize,
+            delivery_opaque,
         };
-        let taken = line.client().send(record);
-        taken.map_err(|(error, _)| refused(&error, line.context(), routes, message.topic))?;
+        if let Err((error, record)) = line.client().send(record) {
+            openings.not_sent(record.delivery_opaque);
+            return Err(refused(&error, line.context(), routes, message.topic));
+        }
         line.context().note_taken();
         Ok(())
     }

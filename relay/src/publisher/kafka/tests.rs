@@ -41,7 +41,16 @@ fn message(topic: &str) -> MessageRef<'_> {
 fn without_a_broker() -> (KafkaPublisher, UnboundedReceiver<Event>) {
     let (publisher, events) = KafkaPublisher::start(&KafkaSettings::new("127.0.0.1:1", "orders")).unwrap();
     publisher.inner.shared.routes.learn("orders", Ok(Topic { partitions: 1, ..Topic::default() }));
+    open_partition(&publisher);
     (publisher, events)
+}
+
+/// As if the newest producer's first record had been acknowledged.
+fn open_partition(publisher: &KafkaPublisher) {
+    let line = publisher.inner.line();
+    let openings = line.as_ref().expect("a producer").context().openings();
+    openings.admit("orders", 0, 1, usize::MAX).expect("nothing was sent there");
+    assert!(openings.settled(usize::MAX, Some(0)));
 }
 
 async fn told(events: &mut UnboundedReceiver<Event>, wanted: &Event) {
@@ -82,7 +91,10 @@ async fn b55_a_broken_producer_gives_all_outcomes_and_a_rebuilt_one_goes_on() {
     publisher.rebuild();
     told(&mut events, &Event::Rebuilt).await;
     assert_eq!(publisher.rebuilds(), 1);
-    send_page(&publisher, 10);
+    publisher.open(0);
+    let sends = [0, 1].map(|row| publisher.send(0, row, "fence", &message("orders")));
+    assert_eq!(sends, [Ok(()), Err(Refused::Full)], "the new producer opens its partitions anew");
+    publisher.seal(0, 1);
     assert!(publisher.close(DEADLINE).await);
     told(&mut events, &Event::Settled(0)).await;
 }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use fencepost_core::failure::{Class, Outcome, Persistence};
-use fencepost_integration::kafka::{Kafka, Record, TestTopic};
+use fencepost_integration::kafka::{Kafka, TestTopic};
 use fencepost_integration::{random, wait};
 use fencepost_relay::message::MessageRef;
 use fencepost_relay::publisher::kafka::{Compression, KafkaSettings};
 use fencepost_relay::publisher::{Publisher, Refused};
 use rdkafka::admin::{AdminOptions, AlterConfig, ResourceSpecifier};
 
-use super::{DEADLINE, FENCE, Rig, message, settings};
+use super::{DEADLINE, FENCE, Rig, message, number, settings};
 
 const TOO_LARGE: Outcome = Outcome::Failed { class: Class::Message, persistence: Persistence::Not, code: 10 };
 
@@ -34,7 +34,7 @@ async fn send_what_is_taken(rig: &mut Rig, messages: &[MessageRef<'_>]) -> Vec<(
     rig.publisher.open(0);
     let (mut sent, mut refused) = (0, Vec::new());
     for (row, message) in messages.iter().enumerate() {
-        match rig.publisher.send(0, sent, FENCE, message) {
+        match rig.taken(0, sent, message).await {
             Ok(()) => sent += 1,
             Err(why) => refused.push((row, why)),
         }
@@ -142,11 +142,6 @@ async fn a_compacted_topic_takes_no_null_key_and_its_neighbours_go_out() {
 /// The numbers of a topic's messages in the order of its one partition.
 async fn numbers(topic: &TestTopic) -> Vec<u128> {
     topic.read_to_end(DEADLINE).await.iter().filter_map(number).collect()
-}
-
-/// The number of a record's message.
-fn number(record: &Record) -> Option<u128> {
-    record.header("fencepost-message-id").and_then(|id| uuid::Uuid::parse_str(id).ok()).map(|id| id.as_u128())
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ mod outages;
 use std::time::Duration;
 
 use fencepost_core::failure::{Class, Outcome};
-use fencepost_integration::kafka::Kafka;
+use fencepost_integration::kafka::{Kafka, Record};
 use fencepost_integration::wait;
 use fencepost_relay::message::MessageRef;
 use fencepost_relay::publisher::kafka::{KafkaPublisher, KafkaSettings};
@@ -46,13 +46,22 @@ impl Rig {
     async fn send(&mut self, slot: usize, messages: &[MessageRef<'_>]) {
         self.publisher.open(slot);
         for (row, message) in messages.iter().enumerate() {
-            while let Err(refused) = self.publisher.send(slot, row as u32, FENCE, message) {
-                assert_eq!(refused, Refused::Full, "row {row}");
-                self.full += 1;
-                self.publisher.room().await;
-            }
+            assert_eq!(self.taken(slot, row as u32, message).await, Ok(()), "row {row}");
         }
         self.publisher.seal(slot, messages.len() as u32);
+    }
+
+    /// Hands one record over, as soon as there is room for it.
+    async fn taken(&mut self, slot: usize, row: u32, message: &MessageRef<'_>) -> Result<(), Refused> {
+        loop {
+            match self.publisher.send(slot, row, FENCE, message) {
+                Err(Refused::Full) => {
+                    self.full += 1;
+                    self.publisher.room().await;
+                }
+                taken => return taken,
+            }
+        }
     }
 
     /// Waits until a slot has settled.
@@ -129,6 +138,11 @@ fn message<'a>(topic: &'a str, number: u32, payload: &'a [u8]) -> MessageRef<'a>
         event_time_us: None,
         created_at_us: 1_700_000_000_000_000,
     }
+}
+
+/// The number of a record's message.
+fn number(record: &Record) -> Option<u128> {
+    record.header("fencepost-message-id").and_then(|id| Uuid::parse_str(id).ok()).map(|id| id.as_u128())
 }
 
 /// The class of a failure.
