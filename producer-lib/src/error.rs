@@ -112,6 +112,14 @@ pub enum EnqueueError {
     /// of its messages will be published. Begin it again if the cause passes.
     #[error("the database did not take the messages: {}; roll the transaction back", summary(.0))]
     Database(#[source] sqlx::Error),
+    /// SQLite: another connection was writing for longer than the connection's busy timeout, or wrote after this
+    /// transaction had read, so that it may not write any more (which no timeout helps against). Roll the transaction
+    /// back and run it again, begun with `begin_with("BEGIN IMMEDIATE")`: that one waits for its turn and then keeps it.
+    #[error(
+        "another connection is writing to the file: {}; roll the transaction back and run it again, begun with BEGIN IMMEDIATE",
+        summary(.0)
+    )]
+    Locked(#[source] sqlx::Error),
 }
 
 /// The server's message without its detail, which may quote the row.

@@ -2,6 +2,7 @@
 //! publishes what was committed, in order per key.
 //!
 //! ```no_run
+//! # #[cfg(feature = "postgres")] mod example {
 //! use fencepost_producer::{Message, Outbox};
 //! use sqlx::PgPool;
 //!
@@ -17,7 +18,11 @@
 //!     tx.commit().await?;
 //!     Ok(())
 //! }
+//! # }
 //! ```
+//!
+//! The same works on a SQLite file (feature `sqlite`): the transaction tells which. Begin it with
+//! `begin_with("BEGIN IMMEDIATE")`, so that it waits for its turn to write before it reads.
 //!
 //! The library never opens, commits or rolls back a transaction and takes no connection of its own. Validation runs
 //! before any SQL, so a refused message leaves the transaction usable.
@@ -27,8 +32,12 @@ mod error;
 mod event;
 mod message;
 mod outbox;
+#[cfg(feature = "postgres")]
 mod pool;
+#[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 
 pub use backend::Backend;
 pub use error::{EnqueueError, InvalidMessage, Label};
@@ -37,4 +46,5 @@ pub use fencepost_core::limits::TopicNameError;
 pub use fencepost_core::schema::{Schema, SchemaNameError};
 pub use message::{Message, MessageBuilder};
 pub use outbox::{Outbox, Receipt};
+#[cfg(feature = "postgres")]
 pub use pool::has_left_transactions;

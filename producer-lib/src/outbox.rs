@@ -9,9 +9,11 @@ use crate::backend::Backend;
 use crate::error::EnqueueError;
 use crate::event::OutboxEvent;
 use crate::message::Message;
+#[cfg(feature = "postgres")]
 use crate::postgres;
 
 /// A statement takes no further row beyond so many bytes of messages.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 const CHUNK_BYTES_MAX: usize = 4 << 20;
 
 /// Where a message went. It counts only once the transaction has committed.
@@ -23,13 +25,15 @@ pub struct Receipt {
     pub message_id: Uuid,
 }
 
-/// One outbox: the tables in one schema of the caller's database.
+/// One outbox: the tables in one schema of the caller's PostgreSQL database, or in the caller's SQLite file.
 ///
 /// It holds no connection. Every call runs on the transaction that it is given, and neither opens,
 /// commits nor rolls back anything. Which database it is, the transaction tells.
 #[derive(Clone, Debug)]
 pub struct Outbox {
+    #[cfg(feature = "postgres")]
     pub(crate) postgres: postgres::Statements,
+    #[cfg(feature = "postgres")]
     pub(crate) prepared: bool,
     message_bytes_max: usize,
 }
@@ -41,12 +45,21 @@ impl Default for Outbox {
 }
 
 impl Outbox {
-    /// The outbox in `schema`.
+    /// The outbox in `schema`. A SQLite file has no schemas: there the default is the one to give.
     pub fn new(schema: &Schema) -> Self {
-        Outbox { postgres: postgres::Statements::new(schema), prepared: true, message_bytes_max: MESSAGE_BYTES_MAX }
+        #[cfg(not(feature = "postgres"))]
+        let _ = schema;
+        Outbox {
+            #[cfg(feature = "postgres")]
+            postgres: postgres::Statements::new(schema),
+            #[cfg(feature = "postgres")]
+            prepared: true,
+            message_bytes_max: MESSAGE_BYTES_MAX,
+        }
     }
 
     /// Uses no named prepared statements: for poolers in transaction mode that don't know them (PgBouncer before 1.21).
+    #[cfg(feature = "postgres")]
     #[must_use]
     pub fn unprepared(self) -> Self {
         Outbox { prepared: false, ..self }
@@ -63,21 +76,21 @@ impl Outbox {
     ///
     /// # Errors
     /// [`EnqueueError::TooLarge`] leaves the transaction usable; after [`EnqueueError::Database`], a lost connection
-    /// included, it can only be rolled back.
+    /// included, and [`EnqueueError::Locked`] it is to be rolled back.
     pub async fn enqueue<DB: Backend>(
         &self,
         tx: &mut Transaction<'_, DB>,
         message: &Message,
     ) -> Result<Receipt, EnqueueError> {
         self.check_size(0, message)?;
-        DB::insert_one(self, tx, message).await.map_err(EnqueueError::Database)
+        DB::insert_one(self, tx, message).await.map_err(DB::failure)
     }
 
-    /// Enqueues many messages in the caller's transaction, up to 1,000 a statement. Ids rise in the order given and
-    /// receipts come in it. All sizes are checked before the first statement.
+    /// Enqueues many messages in the caller's transaction, up to 1,000 a statement (128 in SQLite). Ids rise in
+    /// the order given and receipts come in it. All sizes are checked before the first statement.
     ///
     /// # Errors
-    /// As [`Outbox::enqueue`]; no message of the call counts then, because the transaction can't commit.
+    /// As [`Outbox::enqueue`]; no message of the call counts then, whatever becomes of the transaction.
     pub async fn enqueue_many<DB: Backend>(
         &self,
         tx: &mut Transaction<'_, DB>,
@@ -86,14 +99,7 @@ impl Outbox {
         for (index, message) in messages.iter().enumerate() {
             self.check_size(index, message)?;
         }
-        let mut receipts = Vec::with_capacity(messages.len());
-        let mut rest = messages;
-        while !rest.is_empty() {
-            let (chunk, later) = rest.split_at(chunk_rows(rest, DB::CHUNK_ROWS_MAX));
-            receipts.extend(DB::insert_many(self, tx, chunk).await.map_err(EnqueueError::Database)?);
-            rest = later;
-        }
-        Ok(receipts)
+        DB::insert_many(self, tx, messages).await.map_err(DB::failure)
     }
 
     /// Enqueues a typed event in the caller's transaction.
@@ -115,8 +121,9 @@ impl Outbox {
     }
 }
 
-/// How many of the messages the next statement takes; at least one.
-fn chunk_rows(messages: &[Message], rows_max: usize) -> usize {
+/// How many of the messages the next statement takes, of at most `rows_max`; at least one.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn chunk_rows(messages: &[Message], rows_max: usize) -> usize {
     let mut bytes = 0;
     let fits = messages.iter().take(rows_max).take_while(|m| {
         let before = bytes;
@@ -128,8 +135,6 @@ fn chunk_rows(messages: &[Message], rows_max: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use sqlx::Postgres;
-
     use super::*;
 
     fn message(bytes: usize) -> Message {
@@ -137,8 +142,9 @@ mod tests {
     }
 
     /// Services spawn tasks: the calls' futures can move between threads.
+    #[cfg(feature = "postgres")]
     #[expect(dead_code, reason = "it only has to compile")]
-    fn futures_are_send(outbox: &Outbox, tx: &mut Transaction<'_, Postgres>, messages: &[Message]) {
+    fn futures_are_send(outbox: &Outbox, tx: &mut Transaction<'_, sqlx::Postgres>, messages: &[Message]) {
         fn send(_: impl Send) {}
         send(outbox.enqueue(tx, &messages[0]));
         send(outbox.enqueue_many(tx, messages));

@@ -10,7 +10,10 @@ use sqlx::{AssertSqlSafe, PgConnection, Postgres, Row};
 
 use crate::backend::sealed::Driver;
 use crate::message::Message;
-use crate::outbox::{Outbox, Receipt};
+use crate::outbox::{Outbox, Receipt, chunk_rows};
+
+/// Most rows of one statement.
+const CHUNK_ROWS_MAX: usize = 1_000;
 
 /// The statements, with the schema's name in them.
 #[derive(Clone, Debug)]
@@ -32,8 +35,6 @@ impl Statements {
 }
 
 impl Driver for Postgres {
-    const CHUNK_ROWS_MAX: usize = 1_000;
-
     async fn insert_one(
         outbox: &Outbox,
         connection: &mut PgConnection,
@@ -61,25 +62,41 @@ impl Driver for Postgres {
         connection: &mut PgConnection,
         messages: &[Message],
     ) -> Result<Vec<Receipt>, sqlx::Error> {
-        let with_headers = messages.iter().any(|m| !m.headers.is_empty());
-        let sql = if with_headers { &outbox.postgres.many_with_headers } else { &outbox.postgres.many };
-        let mut query = sqlx::query(AssertSqlSafe(Arc::clone(sql)))
-            .bind(column(messages, |m| m.message_id))
-            .bind(column(messages, |m| m.tenant.as_str()))
-            .bind(column(messages, |m| m.topic.as_str()))
-            .bind(column(messages, |m| m.kind.as_str()))
-            .bind(column(messages, |m| m.key.as_deref()))
-            .bind(column(messages, |m| m.partition))
-            .bind(column(messages, |m| m.content_type.as_deref()))
-            .bind(column(messages, |m| m.event_time))
-            .bind(column(messages, |m| m.payload.as_deref()))
-            .persistent(outbox.prepared);
-        if with_headers {
-            query = query.bind(column(messages, |m| array::names(&m.headers)));
-            query = query.bind(column(messages, |m| array::values(&m.headers)));
+        let mut receipts = Vec::with_capacity(messages.len());
+        let mut rest = messages;
+        while !rest.is_empty() {
+            let (chunk, later) = rest.split_at(chunk_rows(rest, CHUNK_ROWS_MAX));
+            receipts.extend(insert(outbox, connection, chunk).await?);
+            rest = later;
         }
-        query.fetch_all(connection).await?.iter().map(receipt).collect()
+        Ok(receipts)
     }
+}
+
+/// One statement. If it fails, its transaction can't commit any more.
+async fn insert(
+    outbox: &Outbox,
+    connection: &mut PgConnection,
+    chunk: &[Message],
+) -> Result<Vec<Receipt>, sqlx::Error> {
+    let with_headers = chunk.iter().any(|m| !m.headers.is_empty());
+    let sql = if with_headers { &outbox.postgres.many_with_headers } else { &outbox.postgres.many };
+    let mut query = sqlx::query(AssertSqlSafe(Arc::clone(sql)))
+        .bind(column(chunk, |m| m.message_id))
+        .bind(column(chunk, |m| m.tenant.as_str()))
+        .bind(column(chunk, |m| m.topic.as_str()))
+        .bind(column(chunk, |m| m.kind.as_str()))
+        .bind(column(chunk, |m| m.key.as_deref()))
+        .bind(column(chunk, |m| m.partition))
+        .bind(column(chunk, |m| m.content_type.as_deref()))
+        .bind(column(chunk, |m| m.event_time))
+        .bind(column(chunk, |m| m.payload.as_deref()))
+        .persistent(outbox.prepared);
+    if with_headers {
+        query = query.bind(column(chunk, |m| array::names(&m.headers)));
+        query = query.bind(column(chunk, |m| array::values(&m.headers)));
+    }
+    query.fetch_all(connection).await?.iter().map(receipt).collect()
 }
 
 fn column<'m, T>(messages: &'m [Message], part: impl Fn(&'m Message) -> T) -> Vec<T> {

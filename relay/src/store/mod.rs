@@ -22,7 +22,9 @@ use uuid::Uuid;
 use crate::message::MessageRef;
 
 pub mod admin;
+pub mod migration;
 pub mod postgres;
+pub mod sqlite;
 
 /// Reads the log: ticks and pages.
 pub trait LogReader {

@@ -16,6 +16,7 @@ pub mod process;
 pub mod proxy;
 pub mod random;
 pub mod servers;
+pub mod sqlite;
 mod template;
 pub mod wait;
 pub mod workload;

@@ -10,11 +10,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use fencepost_core::schema::Schema;
-use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 pub use self::catalog::{Drift, describe};
 pub use self::roles::{RolePrefix, RolePrefixError};
+use crate::store::migration::{Applied, Mismatch, next_after};
+pub use crate::store::migration::{Migration, Status};
 
 const LOOKUP: &str = include_str!("migrate/lookup.sql");
 const LOCK: &str = include_str!("migrate/lock.sql");
@@ -32,39 +33,6 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "enqueue", text: include_str!("../../../../migrations/postgres/0003_enqueue.sql") },
     Migration { version: 4, name: "audit", text: include_str!("../../../../migrations/postgres/0004_audit.sql") },
 ];
-
-/// One numbered step of the schema.
-#[derive(Clone, Copy, Debug)]
-pub struct Migration {
-    /// Counts from 1 without gaps.
-    pub version: i32,
-    /// Short name, as in the file's name.
-    pub name: &'static str,
-    text: &'static str,
-}
-
-impl Migration {
-    /// SHA-256 in hex of the text as it stands in the repository: the same for every schema name, line
-    /// ending and amount of white space at the end.
-    pub fn checksum(&self) -> String {
-        let text = self.text.replace("\r\n", "\n");
-        Sha256::digest(text.trim_end().as_bytes()).iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
-    }
-}
-
-/// One line of `fencepost migrate status`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// Number of the migration.
-    pub version: i32,
-    /// Its name.
-    pub name: String,
-    /// When it was applied, in microseconds since the Unix epoch by the database's clock; `None` while it is pending.
-    pub applied_at_us: Option<i64>,
-}
 
 /// Why a schema was not migrated or did not pass the check.
 #[derive(Debug, thiserror::Error)]
@@ -159,14 +127,7 @@ impl Migrator {
     /// # Errors
     /// As [`Self::up`]; nothing is changed.
     pub async fn status(&self, connection: &mut PgConnection) -> Result<Vec<Status>, MigrateError> {
-        let applied = self.applied(connection).await?;
-        let mut lines: Vec<Status> = applied
-            .iter()
-            .map(|a| Status { version: a.version, name: a.name.clone(), applied_at_us: Some(a.applied_at_us) })
-            .collect();
-        let pending = MIGRATIONS.iter().filter(|m| applied.iter().all(|a| a.version != m.version));
-        lines.extend(pending.map(|m| Status { version: m.version, name: m.name.to_owned(), applied_at_us: None }));
-        Ok(lines)
+        Ok(Status::of(MIGRATIONS, &self.applied(connection).await?))
     }
 
     /// Passes only where exactly this program's migrations were applied with these texts, and the
@@ -176,7 +137,7 @@ impl Migrator {
     /// The first thing that differs; nothing is changed.
     pub async fn check(&self, connection: &mut PgConnection) -> Result<(), MigrateError> {
         let applied = self.applied(connection).await?;
-        if let Some(next) = next_after(&applied)? {
+        if let Some(next) = next_after(MIGRATIONS, &applied)? {
             let newest = MIGRATIONS.last().map_or(0, |m| m.version);
             return Err(MigrateError::Pending { at: next.version - 1, newest });
         }
@@ -225,7 +186,7 @@ impl Migrator {
         lock.execute(&mut *tx).await.map_err(|e| self.sort("waiting for other migrators", e))?;
         let found = self.look_up(tx).await?;
         let applied = if found.has_bookkeeping { self.read_applied(tx).await? } else { Vec::new() };
-        let Some(next) = next_after(&applied)? else { return Ok(None) };
+        let Some(next) = next_after(MIGRATIONS, &applied)? else { return Ok(None) };
         if let Some(owner) = found.owner {
             // so that functions which run as their owner get the schema's, not the superuser who migrates
             self.run(tx, "acting as the schema's owner", format!("SET LOCAL ROLE {owner}")).await?;
@@ -278,7 +239,7 @@ impl Migrator {
     async fn read_applied(&self, tx: &mut PgConnection) -> Result<Vec<Applied>, MigrateError> {
         let sql = AssertSqlSafe(self.schema.qualify(APPLIED));
         let rows = sqlx::query(sql).persistent(false).fetch_all(tx).await;
-        let applied = rows.and_then(|rows| rows.iter().map(Applied::read).collect());
+        let applied = rows.and_then(|rows| rows.iter().map(read).collect());
         applied.map_err(|e| self.sort("reading schema_migrations", e))
     }
 
@@ -302,76 +263,31 @@ struct Found {
     owner: Option<String>,
 }
 
-struct Applied {
-    version: i32,
-    name: String,
-    checksum: String,
-    applied_at_us: i64,
+fn read(row: &sqlx::postgres::PgRow) -> Result<Applied, sqlx::Error> {
+    let at: time::OffsetDateTime = row.try_get(3)?;
+    Ok(Applied {
+        version: row.try_get(0)?,
+        name: row.try_get(1)?,
+        checksum: row.try_get(2)?,
+        applied_at_us: i64::try_from(at.unix_timestamp_nanos() / 1000).unwrap_or(i64::MAX),
+    })
 }
 
-impl Applied {
-    fn read(row: &sqlx::postgres::PgRow) -> Result<Self, sqlx::Error> {
-        let at: time::OffsetDateTime = row.try_get(3)?;
-        Ok(Applied {
-            version: row.try_get(0)?,
-            name: row.try_get(1)?,
-            checksum: row.try_get(2)?,
-            applied_at_us: i64::try_from(at.unix_timestamp_nanos() / 1000).unwrap_or(i64::MAX),
-        })
-    }
-}
-
-/// The first migration that was not applied, once the applied ones are exactly this program's first ones.
-fn next_after(applied: &[Applied]) -> Result<Option<&'static Migration>, MigrateError> {
-    for (at, row) in applied.iter().enumerate() {
-        if row.version > MIGRATIONS.last().map_or(0, |m| m.version) {
-            return Err(MigrateError::Unknown(row.version));
-        }
-        let same = MIGRATIONS.get(at).is_some_and(|m| m.version == row.version && m.checksum() == row.checksum);
-        if !same {
-            return Err(MigrateError::Changed { version: row.version, name: row.name.clone() });
+impl From<Mismatch> for MigrateError {
+    fn from(mismatch: Mismatch) -> Self {
+        match mismatch {
+            Mismatch::Unknown(version) => MigrateError::Unknown(version),
+            Mismatch::Changed { version, name } => MigrateError::Changed { version, name },
         }
     }
-    Ok(MIGRATIONS.get(applied.len()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn applied(migration: &Migration) -> Applied {
-        let (name, checksum) = (migration.name.to_owned(), migration.checksum());
-        Applied { version: migration.version, name, checksum, applied_at_us: 0 }
-    }
-
     #[test]
     fn versions_count_from_one() {
-        for (at, migration) in MIGRATIONS.iter().enumerate() {
-            assert_eq!(migration.version, i32::try_from(at + 1).expect("few"));
-            let newest = format!("schema_version{}{};", if at == 0 { ") VALUES (" } else { " = " }, migration.version);
-            let newest = newest.replace("1;", "1);");
-            assert!(migration.text.contains(&newest), "{} sets schema_version", migration.name);
-        }
-    }
-
-    #[test]
-    fn checksum_ignores_line_endings() {
-        let of = |text| Migration { version: 1, name: "x", text }.checksum();
-        assert_eq!(of("a\nb\n"), of("a\r\nb\r\n\r\n"));
-        assert_ne!(of("a\nb\n"), of("a\nc\n"));
-    }
-
-    #[test]
-    fn next_is_found_only_behind_the_same_migrations() {
-        let mut rows: Vec<Applied> = MIGRATIONS.iter().map(applied).collect();
-        assert!(next_after(&rows).expect("the same").is_none());
-        assert_eq!(next_after(&rows[..1]).expect("a prefix").map(|m| m.version), Some(2));
-        rows.remove(0);
-        assert!(matches!(next_after(&rows), Err(MigrateError::Changed { version: 2, .. })), "a gap");
-        let mut changed = vec![applied(&MIGRATIONS[0])];
-        changed[0].checksum.replace_range(..1, "x");
-        assert!(matches!(next_after(&changed), Err(MigrateError::Changed { version: 1, .. })));
-        let newer = Applied { version: 99, name: "later".into(), checksum: String::new(), applied_at_us: 0 };
-        assert!(matches!(next_after(&[newer]), Err(MigrateError::Unknown(99))));
+        crate::store::migration::tests::versions_count_from_one(MIGRATIONS);
     }
 }

@@ -23,6 +23,7 @@ mod roles;
 mod rules;
 mod scale;
 mod schema;
+mod sqlite;
 mod store;
 mod traffic;
 mod workload;

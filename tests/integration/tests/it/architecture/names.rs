@@ -11,11 +11,12 @@ struct Reserved {
 }
 
 /// Everywhere but in the shipped programs.
-const RESERVED: [Reserved; 7] = [
+const RESERVED: [Reserved; 8] = [
     Reserved {
         name: "sqlx",
         places: &["relay/src/store/", "producer-lib/", "consumer-lib/", "demo/", "tests/", "benches/"],
     },
+    Reserved { name: "rusqlite", places: &["relay/src/store/sqlite/"] },
     Reserved {
         name: "rdkafka",
         places: &["relay/src/publisher/", "consumer-lib/src/runner", "demo/", "tests/", "benches/"],
@@ -60,7 +61,11 @@ fn libraries_are_named_only_in_their_places() {
 /// Each adapter, and who may name it besides itself and the module that declares it: the wiring.
 #[test]
 fn only_the_wiring_names_adapters() {
-    let adapters = [("store::postgres", "relay/src/store/"), ("publisher::kafka", "relay/src/publisher/")];
+    let adapters = [
+        ("store::postgres", "relay/src/store/"),
+        ("store::sqlite", "relay/src/store/"),
+        ("publisher::kafka", "relay/src/publisher/"),
+    ];
     let mut complaints = Vec::new();
     for source in all(".rs").into_iter().filter(|source| source.path.starts_with("relay/src/")) {
         for (adapter, home) in adapters {
