@@ -105,8 +105,8 @@ mod tests {
         let StoreError::Lost(text) = of_code(ffi::SQLITE_IOERR, Some(&"a\n".repeat(1_000))) else { panic!("lost") };
         assert!(text.chars().count() < TEXT_CHARS_MAX + 40 && !text.contains('\n'), "{text}");
         let connection = rusqlite::Connection::open_in_memory().expect("a database");
-        let error = connection.prepare("SELECT secret FROM nothing").expect_err("no such table");
+        let error = connection.prepare("SELECT secret FROM absent").expect_err("no such table");
         let text = of(&error).to_string();
-        assert!(text.contains("no such table: nothing") && !text.contains("secret"), "{text}");
+        assert!(text.contains("no such table: absent") && !text.contains("secret"), "{text}");
     }
 }
