@@ -232,6 +232,7 @@ fn kafka_settings(config: &Config, source: &SourceConfig) -> KafkaSettings {
             Compression::Lz4 => kafka::Compression::Lz4,
             Compression::Zstd => kafka::Compression::Zstd,
         },
+        route_timeout: kafka.route_timeout,
         page_slots: source.page_slots,
         page_rows: source.page_rows,
         properties: kafka

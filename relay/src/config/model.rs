@@ -127,6 +127,9 @@ pub struct Kafka {
     /// Unacknowledged for longer: purge, rebuild, send again.
     #[serde(deserialize_with = "units::duration")]
     pub delivery_deadline: Duration,
+    /// How long the lookup of a topic may take.
+    #[serde(deserialize_with = "units::duration")]
+    pub route_timeout: Duration,
     /// `[kafka.tls]`
     pub tls: KafkaTls,
     /// `[kafka.sasl]`

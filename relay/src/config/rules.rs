@@ -95,6 +95,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("kafka.cloudevents", Rule::Bool),
     ("kafka.timestamp", Rule::OneOf(&["send", "event"])),
     ("kafka.delivery_deadline", Rule::Duration(s(1), min(60))),
+    ("kafka.route_timeout", Rule::Duration(ms(100), min(1))),
     ("kafka.tls.enabled", Rule::Bool),
     ("kafka.tls.ca_file", Rule::Text),
     ("kafka.tls.cert_file", Rule::Text),

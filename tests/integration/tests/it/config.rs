@@ -46,6 +46,7 @@ fn b40_what_is_out_of_bounds_never_starts() {
         ("lease.renew", "20s"),
         ("source.0.statement_timeout", "14s"),
         ("kafka.delivery_deadline", "0s"),
+        ("kafka.route_timeout", "10ms"),
         ("relay.grace", "365d"),
     ] {
         let set = format!("{key}={value}");
