@@ -1,10 +1,13 @@
 # Chores of the project. `make` and `make help` list them.
 
 .DEFAULT_GOAL := help
-.PHONY: help test fmt lint model versions bugs-long bench deny services-up services-down
+.PHONY: help demo test fmt lint model versions bugs-long bench deny services-up services-down
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## the whole story in one program: make demo DATABASE=postgres://... [KAFKA=host:port]
+	@scripts/demo
 
 test: ## check and test everything; brings PostgreSQL and Kafka up and stops them
 	@scripts/test

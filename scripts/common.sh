@@ -21,6 +21,19 @@ need() {
   die "needs $what: install it (Debian: apt-get install ${packages[*]})"
 }
 
+# need_to_build: what compiling the workspace takes.
+has_header() { echo "#include <$1>" | cc -x c -fsyntax-only -; }
+need_to_build() {
+  command -v cargo >/dev/null || die "needs cargo: install Rust by rustup (https://rustup.rs)"
+  need "a C compiler" gcc -- cc --version
+  need "a C++ compiler" g++ -- c++ --version
+  need make make -- make --version
+  need perl perl -- perl --version
+  need pkg-config pkg-config -- pkg-config --version
+  need "zlib's headers" zlib1g-dev -- has_header zlib.h
+  need "OpenSSL's headers" libssl-dev -- has_header openssl/ssl.h
+}
+
 # A port on loopback where nobody listens, below the range of outgoing connections.
 free_port() {
   local port

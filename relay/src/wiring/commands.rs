@@ -1,7 +1,9 @@
 //! Carries the verbs of the command line out: reads the configuration, connects, and lets the verb speak.
 
+use std::ffi::OsString;
 use std::io::Write;
 
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _};
 use fencepost_core::lane::LaneId;
 use fencepost_core::schema::Schema;
 use time::OffsetDateTime;
@@ -21,7 +23,16 @@ use crate::telemetry;
 
 /// The whole program but the process: reads the arguments, does it, and returns the exit code.
 pub fn program(data: &mut dyn Write, notes: &mut dyn Write) -> u8 {
-    let arguments = match parse() {
+    carry_out_parsed(command().try_get_matches(), data, notes)
+}
+
+/// As [`program`], with these arguments instead of the process's; the first is the program's name.
+pub fn program_with(arguments: impl IntoIterator<Item = OsString>, data: &mut dyn Write, notes: &mut dyn Write) -> u8 {
+    carry_out_parsed(command().try_get_matches_from(arguments), data, notes)
+}
+
+fn carry_out_parsed(matches: Result<ArgMatches, clap::Error>, data: &mut dyn Write, notes: &mut dyn Write) -> u8 {
+    let arguments = match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(error) => {
             // Help and version are data; the rest is a complaint.
@@ -61,11 +72,9 @@ fn bench(arguments: &fencepost_bench::cli::Args, notes: &mut dyn Write) -> u8 {
 }
 
 /// clap's parser with the version that names what is built in.
-fn parse() -> Result<Arguments, clap::Error> {
-    use clap::{CommandFactory as _, FromArgMatches as _};
+fn command() -> clap::Command {
     let version: &'static str = Box::leak(version().into_boxed_str());
-    let matches = Arguments::command().version(version).try_get_matches()?;
-    Arguments::from_arg_matches(&matches)
+    Arguments::command().version(version)
 }
 
 /// Version, librdkafka's version, and what it was built with.

@@ -46,6 +46,17 @@ pub fn fencepost_bin() -> PathBuf {
     path
 }
 
+/// The demo's program, in the folder of [`fencepost_bin`]: built with failpoints as that is.
+///
+/// # Panics
+/// When there is none, with the command that builds it.
+pub fn demo_bin() -> PathBuf {
+    let path = fencepost_bin().with_file_name("fencepost-demo");
+    let build = "cargo build -p fencepost-demo --features failpoints (make test does)";
+    assert!(path.is_file(), "no program at {}: build it by {build}", path.display());
+    path
+}
+
 /// Root folder of the project.
 pub fn project_root() -> PathBuf {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));

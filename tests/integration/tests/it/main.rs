@@ -10,6 +10,7 @@ mod conformance;
 mod conformance_fake;
 mod crash;
 mod cuts;
+mod demo;
 mod fencing;
 mod harness;
 mod harness_process;

@@ -8,7 +8,7 @@ use super::sources::{none, read};
 
 /// Crates of the workspace, and those of the workspace that each may depend on. Producer, consumer and relay
 /// don't know one another: their contracts are the schema and the record headers, named in core.
-const EDGES: [(&str, &[&str]); 8] = [
+const EDGES: [(&str, &[&str]); 9] = [
     ("core", &[]),
     ("producer-lib", &["fencepost-core"]),
     // the benchmark is a verb of the program
@@ -30,6 +30,8 @@ const EDGES: [(&str, &[&str]); 8] = [
     ("tests/auditor", &[]),
     ("benches", &["fencepost-core", "fencepost-producer"]),
     ("benches/baseline", &[]),
+    // the whole story; nobody knows it
+    ("demo", &["fencepost-producer", "fencepost-consumer", "fencepost-relay", "fencepost-auditor"]),
 ];
 
 fn manifest(folder: &str) -> Table {
@@ -70,6 +72,28 @@ fn core_depends_on_nothing() {
     let core = manifest("core");
     assert_eq!(names(&core, "dependencies"), BTreeSet::new());
     assert_eq!(names(&core, "build-dependencies"), BTreeSet::new());
+}
+
+/// Features of a whole build are united: one crate that asked for the failpoints would put them into every relay that
+/// is built beside it.
+#[test]
+fn nothing_has_failpoints_unless_a_build_asks_for_them() {
+    let names = |list: &Value| {
+        list.as_array().into_iter().flatten().filter_map(Value::as_str).any(|f| f.ends_with("failpoints"))
+    };
+    let mut complaints = Vec::new();
+    for (folder, _) in EDGES {
+        let manifest = manifest(folder);
+        if manifest.get("features").and_then(|features| features.get("default")).is_some_and(names) {
+            complaints.push(format!("{folder} has them by default"));
+        }
+        for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let table = manifest.get(table).and_then(Value::as_table).into_iter().flatten();
+            let asking = table.filter(|(_, dependency)| dependency.get("features").is_some_and(names));
+            complaints.extend(asking.map(|(name, _)| format!("{folder} asks {name} for them")));
+        }
+    }
+    none(&complaints, "failpoints without being asked for");
 }
 
 /// A crate that only tests of other crates may use would hide here.

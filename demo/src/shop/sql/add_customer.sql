@@ -1,0 +1,2 @@
+-- Before the services begin.
+INSERT INTO customers (id) VALUES ($1)

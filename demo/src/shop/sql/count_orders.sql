@@ -1,0 +1,2 @@
+-- What the verdict calls committed.
+SELECT count(*) FROM orders
